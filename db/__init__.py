@@ -1,0 +1,1 @@
+"""The database of record: schema, state machine, leases, tokens and receipts. Imports nothing of ours."""

@@ -1,0 +1,95 @@
+"""The database layer's settings, read from the environment once (docs/configuration.md lists them)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from urllib.parse import urlsplit
+
+from environs import Env, EnvError, validate
+
+from db.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSettings:
+    """Where the database is, how long it may take, and the rules that create and consume share. Times in seconds."""
+
+    database_url: str
+    statement_timeout: float
+    token_keys: Mapping[str, bytes]
+    active_token_key: str
+    token_ttl: float
+    min_token_life: float
+    delivery_deadline: float
+
+    @property
+    def lock_timeout(self) -> float:
+        """How long a statement waits for a row's lock, in seconds: half of its time."""
+        return self.statement_timeout / 2
+
+
+def libpq_url(url: str) -> str:
+    """`url` as libpq takes it: platforms write `postgres://`, SQLAlchemy users `postgresql+psycopg://`."""
+    parts = urlsplit(url)
+    if parts.scheme.partition("+")[0] not in {"postgres", "postgresql"}:
+        raise ConfigurationError("DATABASE_URL must start with postgres:// or postgresql://")
+    return parts._replace(scheme="postgresql").geturl()
+
+
+def parse_token_keys(text: str) -> dict[str, bytes]:
+    """`kid:base64,kid:base64` -> keys by id, in order; the first signs, the others still verify.
+
+    Raises ConfigurationError without echoing a key.
+    """
+    keys: dict[str, bytes] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        key_id, _, encoded = entry.partition(":")
+        try:
+            key = base64.b64decode(encoded, validate=True)
+        except binascii.Error:
+            key = b""
+        if not key_id or len(key) < 32 or key_id in keys:
+            raise ConfigurationError(
+                "TOKEN_KEYS must be `kid:base64,…` with at least 32 bytes a key and each kid once; "
+                "make one with: echo k1:$(openssl rand -base64 32)"
+            )
+        keys[key_id] = key
+    if not keys:
+        raise ConfigurationError("TOKEN_KEYS is empty")
+    return keys
+
+
+def positive_seconds(env: Env, name: str, default: float) -> float:
+    """A number of seconds above zero; decimals are fine."""
+    return float(env.float(name, default, validate=validate.Range(min=0, min_inclusive=False)))
+
+
+def named(error: EnvError) -> ConfigurationError:
+    """environs' message names the variable already; its text is safe because no secret has a typed parser there."""
+    return ConfigurationError(str(error))
+
+
+@cache
+def settings() -> DatabaseSettings:
+    """Read and check the settings, once a process. Raises ConfigurationError that names the variable."""
+    env = Env()
+    try:
+        keys = parse_token_keys(env.str("TOKEN_KEYS"))
+        read = DatabaseSettings(
+            database_url=libpq_url(env.str("DATABASE_URL")),
+            statement_timeout=positive_seconds(env, "STATEMENT_TIMEOUT_SECONDS", 4.0),
+            token_keys=keys,
+            active_token_key=next(iter(keys)),
+            token_ttl=positive_seconds(env, "TOKEN_TTL_SECONDS", 86_400.0),
+            min_token_life=positive_seconds(env, "MIN_TOKEN_LIFE_SECONDS", 300.0),
+            delivery_deadline=positive_seconds(env, "DELIVERY_DEADLINE_SECONDS", 14_400.0),
+        )
+    except EnvError as error:
+        raise named(error) from None
+    if read.token_ttl <= read.min_token_life:
+        raise ConfigurationError("TOKEN_TTL_SECONDS must exceed MIN_TOKEN_LIFE_SECONDS")
+    return read

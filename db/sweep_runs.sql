@@ -1,0 +1,36 @@
+-- Sweeps, one a slot of time, whoever comes first.
+
+-- name: begin
+-- Take the present slot; no row: another sweep has it.
+INSERT INTO sweep_runs (slot, worker, trigger)
+VALUES (floor(extract(epoch FROM clock_timestamp()) / %(interval)s), %(worker)s, %(trigger)s)
+ON CONFLICT DO NOTHING
+RETURNING slot
+
+-- name: finish
+UPDATE sweep_runs SET finished_at = clock_timestamp(), counts = %(counts)s WHERE slot = %(slot)s
+
+-- name: prune
+-- Old runs, a batch.
+DELETE FROM sweep_runs WHERE slot IN (
+    SELECT slot FROM sweep_runs WHERE started_at < now() - make_interval(secs => %(keep)s) ORDER BY slot LIMIT 1000)
+
+-- name: seconds_since_beat
+-- How long ago a sweep last came through the broker; null if none is on record.
+SELECT extract(epoch FROM clock_timestamp() - max(started_at))::float AS seconds
+FROM (SELECT started_at FROM sweep_runs WHERE trigger = 'beat' ORDER BY slot DESC LIMIT 1) newest
+
+-- name: number_changes
+-- Give the changes committed so far their place in the feed. The counter's lock, taken in a statement before, lets one
+-- numberer at a time see a snapshot in which all smaller numbers are committed.
+WITH fresh AS MATERIALIZED (
+    SELECT id, row_number() OVER (ORDER BY id) AS place FROM state_changes
+    WHERE seq IS NULL ORDER BY id LIMIT %(limit)s
+), numbered AS (
+    UPDATE state_changes c SET seq = counter.seq + fresh.place
+    FROM fresh, (SELECT seq FROM change_counter) counter
+    WHERE c.id = ANY (ARRAY(SELECT id FROM fresh)) AND c.id = fresh.id
+    RETURNING c.seq
+)
+UPDATE change_counter SET seq = seq + (SELECT count(*) FROM numbered)
+RETURNING (SELECT count(*) FROM numbered) AS numbered

@@ -1,0 +1,1 @@
+"""What happens outside a request: sending, sweeping, and the mail providers."""

@@ -1,0 +1,78 @@
+"""Fixtures: a real PostgreSQL, Redis and mail sink, and a database of its own for each test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from db import schema
+from db.session import Database
+from dev.inbox import Inbox
+from dev.postgres import Postgres
+from dev.redis import Redis
+from tests.factories import Factory
+
+# A crash of a process loses nothing without fsync; only a crash of the machine would.
+_FAST = {"fsync": "off"}
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """One server a run, with the migrated database `template` to copy from."""
+    folder = _open_folder(tmp_path_factory.mktemp("postgres"))
+    with Postgres(folder, settings=_FAST) as server:
+        server.create_database("migrated")
+        schema.upgrade(server.url("migrated"))
+        yield server
+
+
+@pytest.fixture
+def database_url(postgres: Postgres) -> Iterator[str]:
+    """A fresh, migrated database."""
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    yield postgres.create_database(name, template="migrated")
+    postgres.drop_database(name)
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """Connections to the fresh database."""
+    opened = Database(database_url, statement_timeout=4.0, size=24)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def make(database: Database) -> Factory:
+    """Makes verifications and deliveries in any state."""
+    return Factory(database)
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
+    """One Redis a run, for tests that do not hurt it."""
+    with Redis(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def inbox() -> Iterator[Inbox]:
+    """A mail sink that can be asked what arrived."""
+    sink = Inbox()
+    sink.start()
+    yield sink
+    sink.stop()
+
+
+def _open_folder(folder: Path) -> Path:
+    """As root the server runs as another user, which must be able to pass through."""
+    if os.getuid() == 0:
+        for parent in (folder, *folder.parents):
+            if parent.name.startswith("pytest-"):
+                parent.chmod(0o711)
+    return folder

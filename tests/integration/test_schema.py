@@ -1,0 +1,126 @@
+"""The schema: models and migrations agree, migrations go both ways, impossible rows are refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import psycopg
+import pytest
+from alembic import command
+
+from db import schema
+from db.delivery_state import ALLOWED_IN, REQUIRED_IN, State
+from db.session import Database
+from dev.postgres import Postgres
+from tests.factories import Factory
+
+VALUES = {
+    "lease_owner": "'host:1:0'",
+    "lease_until": "now()",
+    "next_attempt_at": "now()",
+    "open_provider": "'smtp/one.example.com', payload_digest = ''",
+    "evidence": "'response'",
+    "completed_at": "now()",
+    "failure_category": "'config', failure_code = 'x'",
+    "failure_code": "'x', failure_category = 'config'",
+}
+NULLS = {
+    "open_provider": "NULL, payload_digest = NULL",
+    "failure_category": "NULL, failure_code = NULL",
+    "failure_code": "NULL, failure_category = NULL",
+}
+
+
+def test_models_and_migrations_agree(database_url: str) -> None:
+    command.check(schema.alembic_config(database_url))
+
+
+def test_migrations_go_up_down_and_up_again(postgres: Postgres) -> None:
+    url = postgres.create_database("up_down_up")
+    schema.upgrade(url)
+    schema.downgrade(url, "base")
+    with psycopg.connect(url) as connection:
+        left = connection.execute(
+            "SELECT (SELECT count(*) FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version')"
+            " + (SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace)"
+        ).fetchone()
+    assert left == (0,)
+    schema.upgrade(url)
+    database = Database(url, statement_timeout=4.0, size=1)
+    assert schema.current(database) == schema.head()
+    database.close()
+    postgres.drop_database("up_down_up")
+
+
+def test_migrators_that_start_together_take_turns(postgres: Postgres) -> None:
+    url = postgres.create_database("together")
+    program = "import sys; from db import schema; schema.upgrade(sys.argv[1])"
+    migrators = [subprocess.Popen([sys.executable, "-c", program, url]) for _ in range(3)]
+    assert [migrator.wait(timeout=60) for migrator in migrators] == [0, 0, 0]
+    postgres.drop_database("together")
+
+
+def test_an_empty_database_is_not_usable_and_a_newer_schema_is(
+    postgres: Postgres, database: Database
+) -> None:
+    empty = Database(postgres.create_database("empty"), statement_timeout=4.0, size=1)
+    assert not schema.is_usable(empty)
+    empty.close()
+    postgres.drop_database("empty")
+    assert schema.is_usable(database)
+    with database.transaction() as tx:
+        tx.execute("UPDATE alembic_version SET version_num = '9999'")
+    assert schema.is_usable(database), "a newer release migrated first"
+
+
+@pytest.mark.parametrize("column", REQUIRED_IN)
+@pytest.mark.parametrize("state", State)
+def test_a_state_has_the_columns_it_needs_and_no_others(make: Factory, state: State, column: str) -> None:
+    delivery_id = make.in_state(state)
+
+    def refused(value: str) -> bool:
+        try:
+            with make.database.transaction() as tx:
+                tx.execute(f"UPDATE email_outbox SET {column} = {value} WHERE id = %s", [delivery_id])  # type: ignore[arg-type]
+        except psycopg.errors.CheckViolation:
+            return True
+        return False
+
+    assert refused(NULLS.get(column, "NULL")) == (state in REQUIRED_IN[column])
+    assert refused(VALUES[column]) == (state not in ALLOWED_IN[column])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "status = 'sent'",
+        "lease_token = -1",
+        "send_before = 'epoch'",
+        "gate_reason = 'cancelled'",
+        "payload_digest = ''",
+        "evidence = 'hope'",
+    ],
+)
+def test_impossible_rows_are_refused(make: Factory, change: str) -> None:
+    delivery_id = make.waiting().delivery_id
+    with pytest.raises(psycopg.errors.CheckViolation):
+        make.execute(f"UPDATE email_outbox SET {change} WHERE id = %s", delivery_id)
+
+
+def test_a_verification_has_one_delivery_for_ever(make: Factory) -> None:
+    made = make.waiting()
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        make.execute(
+            "INSERT INTO email_outbox (id, verification_id, next_attempt_at, send_before) VALUES (%s, %s, now(), now())",
+            made.client_id,
+            made.verification_id,
+        )
+
+
+def test_an_account_has_one_requested_verification_a_purpose(make: Factory) -> None:
+    first, second = make.waiting(), make.waiting()
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        make.execute(
+            "UPDATE verifications SET account_id = %s WHERE id = %s", first.account_id, second.verification_id
+        )
