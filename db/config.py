@@ -77,11 +77,12 @@ def named(error: EnvError) -> ConfigurationError:
 def settings() -> DatabaseSettings:
     """Read and check the settings, once a process. Raises ConfigurationError that names the variable."""
     env = Env()
+    url, statement_timeout = connection()
     try:
         keys = parse_token_keys(env.str("TOKEN_KEYS"))
         read = DatabaseSettings(
-            database_url=libpq_url(env.str("DATABASE_URL")),
-            statement_timeout=positive_seconds(env, "STATEMENT_TIMEOUT_SECONDS", 4.0),
+            database_url=url,
+            statement_timeout=statement_timeout,
             token_keys=keys,
             active_token_key=next(iter(keys)),
             token_ttl=positive_seconds(env, "TOKEN_TTL_SECONDS", 86_400.0),
@@ -93,3 +94,21 @@ def settings() -> DatabaseSettings:
     if read.token_ttl <= read.min_token_life:
         raise ConfigurationError("TOKEN_TTL_SECONDS must exceed MIN_TOKEN_LIFE_SECONDS")
     return read
+
+
+def connection() -> tuple[str, float]:
+    """The libpq URL and the statement time-out in seconds: all that commands need. Raises ConfigurationError."""
+    env = Env()
+    try:
+        return libpq_url(env.str("DATABASE_URL")), positive_seconds(env, "STATEMENT_TIMEOUT_SECONDS", 4.0)
+    except EnvError as error:
+        raise named(error) from None
+
+
+@cache
+def log_format() -> str:
+    """`LOG_FORMAT`: `json` (the default) or `console`. Every process reads it, whatever else it needs."""
+    try:
+        return str(Env().str("LOG_FORMAT", "json", validate=validate.OneOf(["json", "console"])))
+    except EnvError as error:
+        raise named(error) from None

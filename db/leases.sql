@@ -285,3 +285,4 @@ WITH overdue AS MATERIALIZED (
 )
 UPDATE verifications v SET status = 'expired'
 FROM overdue WHERE v.id = ANY (ARRAY(SELECT id FROM overdue)) AND v.id = overdue.id AND v.status = 'requested'
+RETURNING v.id

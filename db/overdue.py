@@ -94,7 +94,7 @@ def return_answered_late(database: Database, policy: Policy, *, limit: int = BAT
 def expire_verifications(database: Database, *, limit: int = BATCH) -> int:
     """requested -> expired, for tokens that ran out. Answers how many."""
     with database.transaction() as tx:
-        return tx.execute(SQL["expire_verifications"], {"limit": limit}).rowcount
+        return len(tx.execute(SQL["expire_verifications"], {"limit": limit}).fetchall())
 
 
 def _end_unknown(tx: Tx, row: Row, facts: Facts, policy: Policy, terms: UnknownTerms) -> bool:

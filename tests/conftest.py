@@ -15,6 +15,12 @@ from dev.inbox import Inbox
 from dev.postgres import Postgres
 from dev.redis import Redis
 from tests.factories import Factory
+from tests.support.environment import TOKEN_KEYS
+
+# What is read at import or once a process. These servers answer nobody: no test uses a developer's by mistake.
+os.environ["REDIS_URL"] = "redis://127.0.0.1:1/0"
+os.environ["DATABASE_URL"] = "postgresql://127.0.0.1:1/none"
+os.environ["TOKEN_KEYS"] = TOKEN_KEYS
 
 # A crash of a process loses nothing without fsync; only a crash of the machine would.
 _FAST = {"fsync": "off"}

@@ -13,6 +13,7 @@ from db.delivery_rules import AttemptResult, ProviderTraits
 from db.delivery_state import FailureCategory, GateReason, Outcome, State
 from db.leases import ClaimTerms, Lease
 from db.session import Database
+from tasks.delivery import Courier
 from tasks.retry_policy import RetryPolicy
 
 SMTP = ProviderTraits("smtp/one.example.com", can_look_up=False, replay_window=0.0)
@@ -133,6 +134,11 @@ class Factory:
                 return claimed[0]
         raise AssertionError(f"not claimable: {self.row(delivery_id)}")
 
+    def claim_by(self, courier: Courier) -> Lease:
+        """What this courier claims next."""
+        (lease,) = leases.claim(self.database, courier.terms("host:1:0"))
+        return lease
+
     def handed_over(self, *providers: ProviderTraits, owner: str = "host:1:0", **waiting: Any) -> Lease:
         """A delivery whose lease holder is about to send."""
         lease = self.leased(*providers, owner=owner, **waiting)
@@ -196,7 +202,7 @@ class Factory:
         )
 
     def pass_time(self, delivery_id: UUID, **interval: float) -> None:
-        """Let time pass for one delivery, its attempts and its verification: every time of theirs moves back."""
+        """Let time pass for one delivery and its attempts: their times move back. The mail's own times stay, and its bytes."""
         past = timedelta(**interval)
         with self.database.transaction() as tx:
             tx.execute(
@@ -217,18 +223,14 @@ class Factory:
                 """,
                 {"past": past, "id": delivery_id},
             )
-            tx.execute(
-                """
-                UPDATE verifications SET created_at = created_at - %(past)s, expires_at = expires_at - %(past)s,
-                    consumed_at = consumed_at - %(past)s
-                WHERE id = (SELECT verification_id FROM email_outbox WHERE id = %(id)s)
-                """,
-                {"past": past, "id": delivery_id},
-            )
 
     def execute(self, statement: Any, *parameters: Any) -> None:
         with self.database.transaction() as tx:
             tx.execute(statement, parameters or None)
+
+    def execute_named(self, statement: Any, parameters: dict[str, Any]) -> None:
+        with self.database.transaction() as tx:
+            tx.execute(statement, parameters)
 
     def one(self, statement: Any, *parameters: Any) -> dict[str, Any]:
         rows = self.all(statement, *parameters)

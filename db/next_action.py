@@ -1,0 +1,185 @@
+"""What happens next to a verification and why, in a sentence for somebody who is on call. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from db import advice
+from db.delivery_state import State
+from db.phases import Status
+from db.views import Known, NextAction
+
+# A healthy worker takes due work within a second; the sweep finds what it missed within two of its rounds.
+_SUSPICIOUS_SECONDS = 45.0
+
+
+def decide(known: Known) -> NextAction:
+    """The verification first; while it is requested, its delivery."""
+    verification = known.verification
+    match verification.status:
+        case Status.CONSUMED:
+            return NextAction("done", "Nothing: the address was confirmed. A new link needs a new request.")
+        case Status.SUPERSEDED:
+            return NextAction(
+                "see_newer",
+                "Nothing: a newer request took its place, see `superseded_by`; only the newer mail's link works."
+                + _still_out(known),
+            )
+        case Status.CANCELLED:
+            return NextAction(
+                "request_again", "Nothing: it was cancelled and its link is dead." + _still_out(known)
+            )
+        case Status.EXPIRED:
+            return NextAction(
+                "request_again",
+                "Nothing: the link ran out. Request a new verification if it is still wanted."
+                + _still_out(known),
+            )
+        case Status.REQUESTED:
+            return _OF_STATE[known.delivery.status](known)
+
+
+def _still_out(known: Known) -> str:
+    """What a live delivery of a dead verification still does."""
+    if known.delivery.status is State.SENDING:
+        return " A worker still holds the delivery; it will not start to send."
+    if known.delivery.status is State.UNKNOWN:
+        return " Whether the mail left is still being found out; it will not be repeated."
+    return ""
+
+
+def _pending(known: Known) -> NextAction:
+    due = known.delivery.next_attempt_at
+    assert due is not None, "a pending delivery has a time"
+    if due > known.now:
+        return NextAction(
+            "wait_for_retry",
+            f"Attempt {known.delivery.attempt_count + 1} in {_span(due, known.now)}.{_because(known)}",
+            due,
+        )
+    if known.pauses:
+        paused = ", ".join(f"{p.provider} until {_clock(p.until)} ({p.code})" for p in known.pauses)
+        return NextAction(
+            "wait_for_provider",
+            f"Due, but held back while a provider is paused: {paused}. It is tried again by itself when the pause ends.",
+            known.pauses[0].until,
+        )
+    waited = f"Waits for a worker; due since {_span(known.now, due)}."
+    if (known.now - due).total_seconds() > _SUSPICIOUS_SECONDS:
+        return NextAction(
+            "check_workers", f"{waited} That is long: check that a worker runs and reaches the database.", due
+        )
+    return NextAction("wait_for_worker", waited, due)
+
+
+def _sending(known: Known) -> NextAction:
+    delivery = known.delivery
+    until = delivery.lease_until
+    assert until is not None, "a leased delivery has an end"
+    if until <= known.now:
+        return NextAction(
+            "wait_for_sweep",
+            f"The lease of {delivery.lease_owner} ended {_span(known.now, until)} ago without a result; the next sweep "
+            "takes the delivery back.",
+        )
+    handed_over = any(
+        a.lease_token == delivery.lease_token and a.handed_over_at and not a.finished_at
+        for a in known.attempts
+    )
+    doing = (
+        f"handed it to {delivery.provider} and waits for the answer"
+        if handed_over
+        else "holds it and has handed nothing over yet"
+    )
+    return NextAction("wait_for_result", f"{delivery.lease_owner} {doing}; its lease ends by itself.", until)
+
+
+def _unknown(known: Known) -> NextAction:
+    delivery = known.delivery
+    due = delivery.next_attempt_at
+    may_have_it = f"{delivery.open_provider} may have the mail: no answer came."
+    if delivery.send_before is None or delivery.send_before <= known.now:
+        return NextAction(
+            "wait_for_evidence",
+            f"{may_have_it} Its gate is closed, so it will not be repeated; without evidence it ends as outcome_unresolved.",
+            due,
+        )
+    return NextAction(
+        "wait_for_evidence",
+        f"{may_have_it} At {_clock(due)} it is looked up, repeated with the same bytes, or put off, whichever its provider "
+        "allows; evidence (an answer, a webhook, the used link) ends that at any time.",
+        due,
+    )
+
+
+def _accepted(known: Known) -> NextAction:
+    verification = known.verification
+    if verification.mail_event == "bounced":
+        return NextAction(
+            "request_again",
+            "The mail came back. Ask the person for another address, then request a new verification.",
+        )
+    if verification.mail_event == "complained":
+        return NextAction(
+            "none", "The recipient reported the mail as unwanted. Do not send another unless they ask."
+        )
+    return NextAction(
+        "wait_for_recipient",
+        f"The provider has the mail; the person can use its link until {_clock(verification.expires_at)}. If it does not "
+        "arrive, have them look into the spam folder before a new request.",
+        verification.expires_at,
+    )
+
+
+def _failed(known: Known) -> NextAction:
+    failure = known.delivery.failure
+    assert failure is not None, "a failed delivery says why"
+    return NextAction("act_on_failure", failure.action)
+
+
+def _expired(known: Known) -> NextAction:
+    failure = known.delivery.failure
+    if failure is not None:
+        return NextAction("act_on_failure", failure.action)
+    return NextAction(
+        "request_again",
+        "The mail could not leave in time. Request a new verification if it is still wanted.",
+    )
+
+
+def _cancelled(_known: Known) -> NextAction:
+    return NextAction(
+        "request_again", "The delivery was cancelled. Request a new verification if it is still wanted."
+    )
+
+
+_OF_STATE = {
+    State.PENDING: _pending,
+    State.SENDING: _sending,
+    State.UNKNOWN: _unknown,
+    State.ACCEPTED: _accepted,
+    State.FAILED: _failed,
+    State.EXPIRED: _expired,
+    State.CANCELLED: _cancelled,
+}
+
+
+def _because(known: Known) -> str:
+    """Why the last attempt did not do."""
+    code = known.delivery.last_error
+    if code is None:
+        return ""
+    sentence = advice.explain(code)
+    return f" The last one ended with {code}." + (f" {sentence}" if sentence else "")
+
+
+def _clock(at: datetime | None) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S %Z}" if at else "its next turn"
+
+
+def _span(later: datetime, earlier: datetime) -> str:
+    """`3 s`, `4 min`, `2 h`."""
+    seconds = max(0, round((later - earlier).total_seconds()))
+    if seconds < 120:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"

@@ -1,0 +1,87 @@
+"""A verification's history in one list, oldest first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from db import advice
+from db.delivery_state import Outcome
+from db.views import Attempt, Change, Known, ProviderEvent, TimelineEntry, Verification
+
+# Who ends a verification so; time does the rest.
+_ENDED_BY = {"consumed": "recipient", "superseded": "client"}
+
+_OUTCOME_WORDS = {
+    Outcome.ACCEPTED: "the provider took it",
+    Outcome.TRANSIENT: "refused for now",
+    Outcome.PERMANENT: "refused for good",
+    Outcome.UNKNOWN: "no answer: the provider may have it",
+    Outcome.REFUSED_US: "the provider refuses us or cannot be reached; nothing was sent",
+    Outcome.NOT_SENT: "nothing was sent",
+    Outcome.LOST: "the lease ran out; the worker died or was too late",
+}
+
+
+def build(known: Known) -> tuple[TimelineEntry, ...]:
+    """Requests, claims, hand-overs, outcomes, provider events and state changes in the order of their instants."""
+    entries = [_requested(known.verification)]
+    for attempt in known.attempts:
+        entries += _of_attempt(attempt)
+    entries += [_of_change(change) for change in known.changes]
+    entries += [_of_event(event) for event in known.events]
+    # Stable: what happened at the same instant stays in the order of cause and effect.
+    return tuple(sorted(entries, key=lambda entry: entry.at))
+
+
+def _requested(verification: Verification) -> TimelineEntry:
+    detail = f"{verification.purpose} of {verification.email_masked}, valid until {_clock(verification)}"
+    return TimelineEntry(verification.created_at, "verification.requested", "client", detail)
+
+
+def _clock(verification: Verification) -> str:
+    return f"{verification.expires_at:%Y-%m-%d %H:%M:%S %Z}".strip()
+
+
+def _of_attempt(attempt: Attempt) -> Iterator[TimelineEntry]:
+    by = f"worker {attempt.worker}"
+    yield TimelineEntry(attempt.started_at, "attempt.claimed", by, f"lease {attempt.lease_token}")
+    if attempt.handed_over_at:
+        detail = f"to {attempt.provider}: from here on the provider may have the mail"
+        yield TimelineEntry(attempt.handed_over_at, "attempt.handed_over", by, detail)
+    if attempt.finished_at and attempt.outcome:
+        said_by = f"provider {attempt.provider}" if attempt.response_status else by
+        yield TimelineEntry(
+            attempt.finished_at, f"attempt.{attempt.outcome}", said_by, _outcome_detail(attempt)
+        )
+
+
+def _outcome_detail(attempt: Attempt) -> str:
+    assert attempt.outcome is not None
+    parts = [
+        _OUTCOME_WORDS[attempt.outcome],
+        attempt.response_status and f"answer {attempt.response_status}",
+        attempt.provider_message_id and f"provider id {attempt.provider_message_id}",
+        attempt.error_code if attempt.outcome is not Outcome.ACCEPTED else None,
+        "too late to change the delivery" if attempt.stale else None,
+        advice.explain(attempt.error_code) if attempt.outcome is not Outcome.ACCEPTED else None,
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+def _of_change(change: Change) -> TimelineEntry:
+    if change.delivery_id is None:
+        return TimelineEntry(change.at, f"verification.{change.after}", _ENDED_BY.get(change.after), None)
+    parts = [
+        f"was {change.before}" if change.before else "waits for a worker",
+        change.evidence and f"evidence: {change.evidence}",
+        change.code if change.before and not change.evidence else None,
+    ]
+    return TimelineEntry(
+        change.at, f"delivery.{change.after}", None, "; ".join(part for part in parts if part)
+    )
+
+
+def _of_event(event: ProviderEvent) -> TimelineEntry:
+    return TimelineEntry(
+        event.occurred_at or event.received_at, f"provider.{event.kind}", f"provider {event.provider}", None
+    )

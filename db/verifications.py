@@ -1,0 +1,331 @@
+"""The life of a verification: requested, then consumed, expired, superseded or cancelled.
+
+`create` and `consume` are one transaction each, and lock in one order: account, verification, outbox.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.rows import DictRow
+from psycopg.types.json import Jsonb
+
+from db import deliveries, receipts, tokens
+from db.config import DatabaseSettings
+from db.delivery_state import GateReason
+from db.errors import (
+    AlreadyVerified,
+    CommitUnknown,
+    IdempotencyKeyConflict,
+    TokenAlreadyUsed,
+    TokenExpired,
+    TokenInvalid,
+    UnknownTokenKey,
+)
+from db.ids import new_id, public
+from db.logs import get_logger
+from db.phases import Status
+from db.queries import load
+from db.session import Database, Row, Tx
+from db.views import Verification
+
+_log = get_logger(__name__)
+_SQL = load("verifications.sql")
+_NONCE_BYTES = 16
+
+# The names PostgreSQL knows these constraints by.
+_KEY_IS_UNIQUE = "uq_verifications_client_id_idempotency_key"
+
+
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """What confirming an address for this purpose does to the account."""
+
+    activates: bool = False
+    sets_address: bool = False
+
+
+PURPOSES: Mapping[str, Purpose] = MappingProxyType(
+    {
+        "signup": Purpose(activates=True, sets_address=True),
+        "email_change": Purpose(sets_address=True),
+    }
+)
+_CONSUMPTION_ONLY = Purpose()
+
+
+@dataclass(frozen=True, slots=True)
+class NewVerification:
+    """A validated request. `lifetime` in seconds, None for the default; `email_canonical` is for comparison only.
+
+    `key_is_ours` says that the server made the idempotency key, so that the caller does not know it yet.
+    """
+
+    client_id: UUID
+    idempotency_key: str
+    key_is_ours: bool
+    account_id: str
+    email: str
+    email_canonical: str
+    purpose: str
+    lifetime: float | None
+    locale: str | None
+    return_url: str | None
+    metadata: Mapping[str, Any] | None
+    correlation_id: str
+    template_version: int
+
+    def canonical_body(self) -> bytes:
+        """What makes two requests the same: the body's meaning, defaults filled in, in one spelling."""
+        body = {
+            "account_id": self.account_id,
+            "email": self.email,
+            "purpose": self.purpose,
+            "expires_in": self.lifetime,
+            "locale": self.locale,
+            "return_url": self.return_url,
+            "metadata": self.metadata,
+        }
+        return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The verification as it stands; `replayed` when an earlier request with the same key made it."""
+
+    verification: Verification
+    replayed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """A confirmation, made once. `leaked`: no mail with the token had left, so somebody else knew it."""
+
+    verification_id: UUID
+    purpose: str
+    consumed_at: datetime
+    return_url: str | None
+    leaked: bool
+
+
+def create(database: Database, request: NewVerification, settings: DatabaseSettings) -> Created:
+    """Record the intent to verify an address, and its delivery, once for each idempotency key.
+
+    Raises IdempotencyKeyConflict, AlreadyVerified, DatabaseUnavailable. After CommitUnknown the caller may repeat the same
+    request with the same key; for a key the caller does not know, that was done here already.
+    """
+    try:
+        return _create(database, request, settings)
+    except CommitUnknown:
+        if not request.key_is_ours:
+            raise
+        # Whatever the first try came to, it holds the account no longer once this one has it.
+        return Created(_create(database, request, settings).verification, replayed=False)
+
+
+def consume(database: Database, token: str) -> Consumed:
+    """Use a token (as `tokens.normalise` gives it): confirm the verification and activate its account, once.
+
+    A try that fails changes no row. Raises TokenInvalid, TokenAlreadyUsed, TokenExpired, DatabaseUnavailable.
+    """
+    token_hash = tokens.digest(token)
+    consumed = None
+    try:
+        with database.transaction() as tx:
+            consumed = _consume(tx, token_hash)
+    except CommitUnknown:
+        if consumed is None or not _was_committed(database, token_hash, consumed):
+            raise
+    if consumed.leaked:
+        _log.error("token_leaked", alert=True, verification_id=public("ver", consumed.verification_id))
+    return consumed
+
+
+def revoke(database: Database, token: str) -> UUID:
+    """The recipient did not ask for this: cancel the token's verification; answers its id. Revoking twice is fine.
+
+    Raises TokenInvalid, TokenAlreadyUsed, TokenExpired, DatabaseUnavailable.
+    """
+    token_hash = {"token_hash": tokens.digest(token)}
+    with database.transaction() as tx:
+        tx.execute(_SQL["lock_account_of_token"], token_hash)
+        found = tx.execute(_SQL["read_by_token"], token_hash).fetchone()
+        if found is None:
+            raise TokenInvalid
+        verification_id: UUID = found["id"]
+        if found["status"] == Status.CANCELLED:
+            return verification_id
+        if found["status"] != Status.REQUESTED or found["is_overdue"]:
+            raise _refusal(found)
+        _end(tx, verification_id, "cancel", GateReason.CANCELLED)
+    return verification_id
+
+
+def _create(database: Database, request: NewVerification, settings: DatabaseSettings) -> Created:
+    try:
+        return _create_once(database, request, settings)
+    except pg.UniqueViolation as error:
+        if error.diag.constraint_name != _KEY_IS_UNIQUE:
+            raise
+        # Another account's request took the key in the same instant; it is there to be found now.
+        return _create_once(database, request, settings)
+
+
+def _create_once(database: Database, request: NewVerification, settings: DatabaseSettings) -> Created:
+    names = {
+        "new_account_id": new_id(),
+        "client_id": request.client_id,
+        "external_id": request.account_id,
+        "idempotency_key": request.idempotency_key,
+        "purpose": request.purpose,
+    }
+    with database.transaction() as tx:
+        # Sent together, each with a snapshot of its own: one round trip.
+        tx.execute(_SQL["ensure_account"], names)
+        account_cursor = tx.execute(_SQL["lock_account"], names)
+        key_cursor = tx.execute(_SQL["find_by_key"], names)
+        requested_cursor = tx.execute(_SQL["lock_requested"], names)
+        account = account_cursor.fetchone()
+        assert account is not None, "the account was made sure of"
+        before = key_cursor.fetchone()
+        if before is not None:
+            return _replay(tx, request, before, settings)
+        _refuse_verified(account, request)
+        verification_id = new_id()
+        _retire(tx, requested_cursor.fetchone(), verification_id)
+        inserted = _insert(tx, account["id"], verification_id, request, settings)
+    # Read after the commit: INSERTs and COMMIT travelled together, the second round trip.
+    return Created(_created(inserted, request), replayed=False)
+
+
+def _replay(tx: Tx, request: NewVerification, before: Row, settings: DatabaseSettings) -> Created:
+    """The same key again: the same body gets what there is; any other, or one that cannot be compared, is refused."""
+    try:
+        now = tokens.fingerprint(settings.token_keys, before["token_key_id"], request.canonical_body())
+    except UnknownTokenKey:
+        raise IdempotencyKeyConflict from None
+    if now != bytes(before["fingerprint"]):
+        raise IdempotencyKeyConflict
+    return Created(receipts.read_in(tx, request.client_id, before["id"]), replayed=True)
+
+
+def _refuse_verified(account: Row, request: NewVerification) -> None:
+    is_same = account["email"] is not None and account["email"].casefold() == request.email.casefold()
+    if request.purpose == "signup" and account["activated_at"] is not None and is_same:
+        raise AlreadyVerified
+
+
+def _retire(tx: Tx, requested: Row | None, successor: UUID) -> None:
+    """Make room for `successor`: what is still requested has run out or is superseded."""
+    if requested is None:
+        return
+    if requested["is_overdue"]:
+        tx.execute(_SQL["expire"], {"id": requested["id"]})
+    else:
+        _end(tx, requested["id"], "supersede", GateReason.SUPERSEDED, superseded_by=successor)
+
+
+def _end(tx: Tx, verification_id: UUID, query: str, reason: GateReason, **values: object) -> None:
+    """End a requested verification and close its delivery's gate. The caller holds the account."""
+    tx.execute(_SQL[query], {"id": verification_id, **values})
+    deliveries.close_gate(tx, deliveries.lock_of_verification(tx, verification_id), reason)
+
+
+def _insert(
+    tx: Tx, account_id: UUID, verification_id: UUID, request: NewVerification, settings: DatabaseSettings
+) -> tuple[psycopg.Cursor[DictRow], psycopg.Cursor[DictRow]]:
+    """Insert verification and delivery; their rows can be fetched once the transaction is over."""
+    key_id, nonce = settings.active_token_key, os.urandom(_NONCE_BYTES)
+    token = tokens.derive(settings.token_keys, key_id, verification_id, request.email, nonce)
+    values = {
+        "id": verification_id,
+        "client_id": request.client_id,
+        "account_id": account_id,
+        "purpose": request.purpose,
+        "email": request.email,
+        "email_canonical": request.email_canonical,
+        "token_key_id": key_id,
+        "token_nonce": nonce,
+        "token_hash": tokens.digest(token),
+        "template_version": request.template_version,
+        "locale": request.locale,
+        "return_url": request.return_url,
+        "metadata": None if request.metadata is None else Jsonb(request.metadata),
+        "idempotency_key": request.idempotency_key,
+        "fingerprint": tokens.fingerprint(settings.token_keys, key_id, request.canonical_body()),
+        "correlation_id": request.correlation_id,
+        "lifetime": settings.token_ttl if request.lifetime is None else request.lifetime,
+        "delivery_id": new_id(),
+        "delivery_deadline": settings.delivery_deadline,
+        "min_token_life": settings.min_token_life,
+    }
+    return (
+        tx.execute(_SQL["insert_verification"], values),
+        tx.execute(_SQL["insert_delivery"], values),
+    )
+
+
+def _created(
+    inserted: tuple[psycopg.Cursor[DictRow], psycopg.Cursor[DictRow]], request: NewVerification
+) -> Verification:
+    verification, delivery = (cursor.fetchone() for cursor in inserted)
+    assert verification is not None and delivery is not None, "both rows were committed"
+    said = {"external_id": request.account_id, "mail_event": None, "mail_event_at": None}
+    return receipts.verification_of({**verification, **delivery, **said})
+
+
+def _consume(tx: Tx, token_hash: bytes) -> Consumed:
+    by_token = {"token_hash": token_hash}
+    tx.execute(_SQL["lock_account_of_token"], by_token)
+    consume_cursor = tx.execute(_SQL["consume"], by_token)
+    found_cursor = tx.execute(_SQL["read_by_token"], by_token)
+    row = consume_cursor.fetchone()
+    if row is None:
+        raise _refusal(found_cursor.fetchone())
+    was_mailed = deliveries.consume(tx, deliveries.lock_of_verification(tx, row["id"]))
+    purpose = PURPOSES.get(row["purpose"], _CONSUMPTION_ONLY)
+    if purpose != _CONSUMPTION_ONLY:
+        _confirm_account(tx, row, purpose)
+    return Consumed(row["id"], row["purpose"], row["consumed_at"], row["return_url"], leaked=not was_mailed)
+
+
+def _confirm_account(tx: Tx, row: Row, purpose: Purpose) -> None:
+    tx.execute(
+        _SQL["confirm_account"],
+        {
+            "account_id": row["account_id"],
+            "email": row["email"],
+            "at": row["consumed_at"],
+            "activates": purpose.activates,
+            "sets_address": purpose.sets_address,
+        },
+    )
+
+
+def _refusal(found: Row | None) -> TokenInvalid | TokenAlreadyUsed | TokenExpired:
+    """Why a token cannot be used (any more)."""
+    if found is None:
+        return TokenInvalid()
+    if found["status"] == Status.CONSUMED:
+        return TokenAlreadyUsed()
+    # Requested and refused: overdue, only not swept yet.
+    reason = Status.EXPIRED if found["status"] == Status.REQUESTED else found["status"]
+    return TokenExpired(reason, newer_exists=found["newer_exists"])
+
+
+def _was_committed(database: Database, token_hash: bytes, consumed: Consumed) -> bool:
+    """Whether a consumption whose COMMIT was not answered is there: ours, not another's, by its instant."""
+    by_token = {"token_hash": token_hash}
+    with database.transaction() as tx:
+        tx.execute(_SQL["lock_account_of_token"], by_token)
+        found = tx.execute(_SQL["read_by_token"], by_token).fetchone()
+    return found is not None and found["consumed_at"] == consumed.consumed_at

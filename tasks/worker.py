@@ -1,0 +1,66 @@
+"""What a worker process does beside its tasks: stop without losing anything, and sweep by itself when the broker is gone."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from celery import bootsteps
+from celery.signals import worker_shutting_down
+from db.logs import get_logger
+
+from db.errors import CountersignError
+from tasks.shutdown import SHUTDOWN
+from tasks.takeover import Takeover
+
+log = get_logger(__name__)
+
+
+class SweepTimer(bootsteps.StartStopStep):
+    """A daemon thread that takes over when no sweep has come through the broker for two intervals.
+
+    Beat reaches workers through Redis only. The step needs the pool and nothing of the broker: without Redis the
+    consumer never gets ready, and `worker_ready` never comes.
+    """
+
+    requires = ("celery.worker.components:Pool",)
+
+    def __init__(self, parent: Any, **options: Any) -> None:
+        super().__init__(parent, **options)
+        self._stop = threading.Event()
+        self._takeover: Takeover | None = None
+
+    def start(self, parent: Any) -> None:
+        """Start the thread, once the pool runs."""
+        threading.Thread(target=self._run, name="sweep-timer", daemon=True).start()
+
+    def close(self, parent: Any) -> None:
+        """Shutdown begins; a remote one sends no signal, so the slots are told here as well."""
+        _stop_sending()
+        self._stop.set()
+
+    def stop(self, parent: Any) -> None:
+        """Wait for what the takeover is sending, as the pool does for what the tasks are."""
+        self.close(parent)
+        if self._takeover is not None:
+            self._takeover.join()
+
+    terminate = stop
+
+    def _run(self) -> None:
+        from tasks.runtime import courier  # noqa: PLC0415 (it imports the application, which imports this)
+
+        takeover = self._takeover = Takeover(courier())
+        while not self._stop.wait(takeover.interval):
+            try:
+                takeover.run_once()
+            except CountersignError as error:
+                log.warning("timer_sweep_failed", reason=type(error).__name__)
+            except Exception:
+                log.exception("timer_sweep_raised", alert=True)
+
+
+@worker_shutting_down.connect(weak=False)
+def _stop_sending(**_: Any) -> None:
+    """No new claims or hand-overs. Runs inside a signal handler: sets a plain attribute, takes no lock, writes no log."""
+    SHUTDOWN.requested = True

@@ -1,0 +1,140 @@
+"""Hot statements read a bounded number of rows whatever the tables hold, and whatever the planner believes (G12)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from db import leases, overdue
+from db.deliveries import SQL
+from db.delivery_state import CLOSING_OUTCOMES
+from db.session import Database
+from dev.postgres import Postgres
+from tests.factories import DIGEST, SENDER, SMTP, Factory, policy, terms
+
+FINISHED, WAITING, LATER = 20_000, 5_000, 5_000
+
+FILL = """
+WITH numbers AS (SELECT n, ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid AS id
+                 FROM generate_series(%(first)s::bigint, %(last)s::bigint) n),
+a AS (INSERT INTO accounts (id, client_id, external_id) SELECT id, %(client)s, id FROM numbers RETURNING id),
+v AS (INSERT INTO verifications (id, client_id, account_id, purpose, email, email_canonical, token_key_id, token_nonce,
+        token_hash, template_version, idempotency_key, fingerprint, correlation_id, expires_at)
+      SELECT id, %(client)s, id, 'signup', 'p@example.com', 'p@example.com', 'k1', '', uuid_send(id), 1, id, '', 'r',
+        clock_timestamp() + interval '1 day' FROM numbers RETURNING id)
+INSERT INTO email_outbox (id, verification_id, status, next_attempt_at, completed_at, evidence, send_before)
+SELECT id, id, %(status)s, %(due)s::timestamptz,
+       CASE WHEN %(status)s = 'accepted' THEN now() END, CASE WHEN %(status)s = 'accepted' THEN 'response' END,
+       now() + interval '4 hours'
+FROM numbers
+"""
+
+
+@pytest.fixture(scope="module", params=["fresh statistics", "no statistics"])
+def full(postgres: Postgres, request: pytest.FixtureRequest) -> Iterator[Factory]:
+    """Tables with a history, a backlog and a future; filling them takes seconds, so the tests share them."""
+    name = "full_" + request.param.split()[0]
+    database = Database(postgres.create_database(name, template="migrated"), statement_timeout=60.0, size=1)
+    make = Factory(database)
+    client = make.client()
+
+    def fill(first: int, count: int, status: str, due: str | None) -> None:
+        make.execute_named(
+            FILL, {"first": first, "last": first + count - 1, "client": client, "status": status, "due": due}
+        )
+
+    fill(1, FINISHED, "accepted", None)
+    fill(100_001, WAITING, "pending", "2026-01-01")
+    fill(200_001, LATER, "pending", "2126-01-01")
+    if request.param == "fresh statistics":
+        make.execute("ANALYZE")
+    yield make
+    database.close()
+    postgres.drop_database(name)
+
+
+def rows_read(make: Factory, statement: Any, parameters: dict[str, Any]) -> int:
+    """The most rows any node of the plan produced or threw away, over all its loops."""
+    with make.database.transaction() as tx:
+        answer = tx.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + statement, parameters).fetchone()
+    assert answer is not None
+    plan = answer["QUERY PLAN"]
+    return max(
+        _rows(node) for node in _nodes((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"])
+    )
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from _nodes(child)
+
+
+def _rows(node: dict[str, Any]) -> int:
+    removed = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Join Filter", 0)
+    return int((node["Actual Rows"] + removed) * node["Actual Loops"])
+
+
+def claim_parameters(make: Factory) -> dict[str, Any]:
+    asked = terms()
+    return {
+        **leases._position(leases.BEGINNING),
+        **leases._providers(asked),
+        "owner": asked.owner,
+        "lease_seconds": asked.lease_seconds,
+        "evidence_window": asked.evidence_window,
+        "unknown_budget": asked.unknown_budget,
+        "closing": sorted(CLOSING_OUTCOMES),
+        "limit": 1,
+    }
+
+
+def test_a_claim_reads_what_it_takes(full: Factory) -> None:
+    assert rows_read(full, SQL["claim"], claim_parameters(full)) <= 20
+
+
+def test_looking_for_due_work_reads_one_row(full: Factory) -> None:
+    parameters = {**leases._position(leases.BEGINNING), **leases._providers(terms())}
+    assert rows_read(full, SQL["has_due_work"], parameters) <= 20
+
+
+def test_a_hand_over_and_a_settle_read_their_own_delivery(full: Factory) -> None:
+    (lease,) = leases.claim(full.database, terms())
+    hand_over = {
+        "id": lease.delivery_id,
+        "owner": lease.owner,
+        "lease_token": lease.token,
+        "lease_seconds": 90.0,
+        "provider": lease.provider,
+        "digest": DIGEST,
+        "idempotency_key": None,
+        "claimed_at": lease.claimed_at,
+        "correlation_id": lease.correlation_id,
+        "release": None,
+    }
+    assert rows_read(full, SQL["hand_over"], hand_over) <= 20
+    assert rows_read(full, SQL["lock_deliveries"], {"ids": [lease.delivery_id]}) <= 20
+    assert rows_read(full, SQL["read_attempts"], {"ids": [lease.delivery_id]}) <= 20
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("lock_lost_leases", {"limit": 100}),
+        ("lock_overdue_pending", {"limit": 100}),
+        ("lock_overdue_unknown", {"limit": 100, "after_at": "1970-01-01", "after_id": "0" * 32}),
+        ("lock_unknown_answered_late", {"limit": 100, "closing": sorted(CLOSING_OUTCOMES)}),
+        ("expire_verifications", {"limit": 100}),
+    ],
+)
+def test_an_idle_sweep_reads_nothing(full: Factory, name: str, parameters: dict[str, Any]) -> None:
+    assert rows_read(full, SQL[name], parameters) <= 20
+
+
+def test_an_idle_sweep_moves_nothing(full: Factory) -> None:
+    assert overdue.reclaim_lost(full.database, policy(), lease_seconds=90) == 0
+    assert overdue.end_overdue_pending(full.database, [SMTP.name], SENDER) == 0
+    assert overdue.expire_verifications(full.database) == 0

@@ -1,0 +1,119 @@
+"""Settings: each is checked at start, by a message that names the variable and never shows a secret."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from db import config as db_config
+from db.errors import ConfigurationError
+from tasks import config as tasks_config
+from tests.support.environment import environment
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in environment(
+        "postgresql://db.example/x", "redis://r.example", "smtp://m.example"
+    ).items():
+        monkeypatch.setenv(name, value)
+    for cached in (
+        db_config.settings,
+        db_config.log_format,
+        tasks_config.settings,
+        tasks_config.public_url,
+        tasks_config.sweep_interval,
+    ):
+        cached.cache_clear()
+
+
+def test_the_settings_of_a_test_are_good() -> None:
+    assert tasks_config.settings().lease == 4.0
+    assert db_config.settings().active_token_key == "k1"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DATABASE_URL", "mysql://db.example/x"),
+        ("TOKEN_KEYS", ""),
+        ("TOKEN_KEYS", "k1:short"),
+        ("TOKEN_KEYS", "k1:!!!!"),
+        ("STATEMENT_TIMEOUT_SECONDS", "0"),
+        ("STATEMENT_TIMEOUT_SECONDS", "soon"),
+        ("STATEMENT_TIMEOUT_SECONDS", "2"),
+        ("TOKEN_TTL_SECONDS", "10"),
+        ("LEASE_SECONDS", "3.9"),
+        ("LEASE_SECONDS", "nan"),
+        ("LEASE_SECONDS", "inf"),
+        ("LEASE_MARGIN_SECONDS", "-1"),
+        ("MAX_ATTEMPTS", "0"),
+        ("WORKER_SLOTS", "many"),
+        ("RETRY_BACKOFF_SECONDS", ""),
+        ("RETRY_BACKOFF_SECONDS", "60,0"),
+        ("RETRY_BACKOFF_SECONDS", "60,nan"),
+        ("PUBLIC_URL", "ftp://x.example"),
+        ("PUBLIC_URL", "https://"),
+        ("PUBLIC_URL", "https://x.example/?a=b"),
+        ("SWEEP_INTERVAL_SECONDS", "0"),
+        ("LOG_FORMAT", "xml"),
+    ],
+)
+def test_a_senseless_setting_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError, match=name):
+        db_config.settings()
+        tasks_config.settings()
+        db_config.log_format()
+
+
+@pytest.mark.parametrize("name", ["DATABASE_URL", "TOKEN_KEYS", "MAIL_URL", "MAIL_FROM", "PUBLIC_URL"])
+def test_a_missing_setting_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.delenv(name)
+    with pytest.raises(ConfigurationError, match=name):
+        db_config.settings()
+        tasks_config.settings()
+
+
+@pytest.mark.parametrize("name", ["TOKEN_KEYS", "DATABASE_URL", "PUBLIC_URL"])
+def test_a_refusal_never_shows_the_value(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "canary:secret")
+    with pytest.raises(ConfigurationError) as refused:
+        db_config.settings()
+        tasks_config.settings()
+    assert "canary" not in str(refused.value)
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
+def test_database_urls_work_as_platforms_give_them(scheme: str) -> None:
+    given = f"{scheme}://user:pa%23ss@db.example:5433/name?sslmode=require"
+    assert db_config.libpq_url(given) == "postgresql://user:pa%23ss@db.example:5433/name?sslmode=require"
+
+
+def test_every_variable_the_code_reads_is_documented_and_no_other() -> None:
+    sources = [
+        *ROOT.glob("app/**/*.py"),
+        *ROOT.glob("tasks/**/*.py"),
+        *ROOT.glob("db/**/*.py"),
+        ROOT / "celery_config.py",
+    ]
+    reads = re.compile(
+        r"""(?:env|Env\(\))\s*\.\w+\(\s*"([A-Z_]+)"|\b(?:positive_seconds|_steps|_at_least_one|_seconds)\(\s*(?:env|Env\(\)),\s*"([A-Z_]+)\""""
+    )
+    read = {a or b for source in sources for a, b in reads.findall(source.read_text(encoding="utf-8"))}
+    documented = set(
+        re.findall(r"^\| `([A-Z_]+)`", (ROOT / "docs/configuration.md").read_text(encoding="utf-8"), re.M)
+    )
+    assert read, "the pattern finds nothing"
+    started_with = {
+        "PORT",
+        "WEB_CONCURRENCY",
+        "FLOWER_BASIC_AUTH",
+    }  # read by gunicorn, the Procfile and Flower
+    assert documented - started_with == read - started_with
