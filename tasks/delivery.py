@@ -9,13 +9,12 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from db.logs import bound, get_logger
-
 from db import leases, overdue
 from db.delivery_rules import AttemptResult
 from db.delivery_state import FailureCategory, Outcome
 from db.errors import DatabaseUnavailable, UnknownTokenKey
 from db.leases import ClaimTerms, Lease, Settled
+from db.logs import bound, get_logger
 from db.provider_pauses import Refusal
 from db.session import Database
 from tasks import deadline

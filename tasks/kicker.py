@@ -10,8 +10,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from db.logs import get_logger
 from kombu.exceptions import ChannelError, OperationalError
+
+from db.logs import get_logger
 
 log = get_logger(__name__)
 

@@ -6,9 +6,8 @@ import os
 import socket
 from collections.abc import Callable
 
-from db.logs import get_logger
-
 from db import leases, overdue, sweep_runs
+from db.logs import get_logger
 from db.overdue import BATCH, UnknownTerms
 from tasks.deadline import Deadline
 from tasks.delivery import Courier

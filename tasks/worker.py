@@ -7,9 +7,9 @@ from typing import Any
 
 from celery import bootsteps
 from celery.signals import worker_shutting_down
-from db.logs import get_logger
 
 from db.errors import CountersignError
+from db.logs import get_logger
 from tasks.shutdown import SHUTDOWN
 from tasks.takeover import Takeover
 

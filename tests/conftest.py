@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from db import schema
+from app import receipt_text
+from db import receipts, schema
+from db.errors import CountersignError
 from db.session import Database
 from dev.inbox import Inbox
 from dev.postgres import Postgres
@@ -73,6 +75,30 @@ def inbox() -> Iterator[Inbox]:
     sink.start()
     yield sink
     sink.stop()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failing test shows the receipts of its verifications."""
+    report = yield
+    used = getattr(item, "funcargs", {}).get("database")
+    if report.when == "call" and report.failed and isinstance(used, Database):
+        report.sections.append(("receipts", _receipts(used)))
+    return report
+
+
+def _receipts(database: Database) -> str:
+    try:
+        with database.transaction() as tx:
+            rows = tx.execute(
+                "SELECT client_id, id FROM verifications ORDER BY created_at LIMIT 5"
+            ).fetchall()
+        found = [receipts.read_receipt(database, row["client_id"], row["id"]) for row in rows]
+        return "\n\n".join(map(receipt_text.render, found))
+    except CountersignError as error:
+        return f"not readable: {error!r}"
 
 
 def _open_folder(folder: Path) -> Path:

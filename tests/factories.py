@@ -202,7 +202,7 @@ class Factory:
         )
 
     def pass_time(self, delivery_id: UUID, **interval: float) -> None:
-        """Let time pass for one delivery and its attempts: their times move back. The mail's own times stay, and its bytes."""
+        """Let time pass for one delivery and its attempts: their times move back; the mail's own stay."""
         past = timedelta(**interval)
         with self.database.transaction() as tx:
             tx.execute(

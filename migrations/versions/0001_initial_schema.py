@@ -268,7 +268,8 @@ def upgrade() -> None:
             name=op.f("ck_verifications_status"),
         ),
         sa.CheckConstraint(
-            "(anonymised_at IS NULL) = (email IS NOT NULL) AND (email IS NULL) = (email_canonical IS NULL) AND (email IS NULL) = (token_hash IS NULL)",
+            "(anonymised_at IS NULL) = (email IS NOT NULL) AND (email IS NULL) = (email_canonical IS NULL)"
+            " AND (email IS NULL) = (token_hash IS NULL)",
             name=op.f("ck_verifications_anonymised"),
         ),
         sa.CheckConstraint("expires_at > created_at", name=op.f("ck_verifications_expires_at")),

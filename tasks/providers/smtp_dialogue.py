@@ -111,11 +111,10 @@ class Dialogue(smtplib.SMTP):
             self._log_in(server)
 
     def _encrypt(self, server: Server) -> None:
-        plain, self.sock = self._connected(), None
         assert server.tls is not None
         self._nothing_unasked()
         try:
-            self.sock = start_tls(plain, server.tls, server.host)
+            self.sock = start_tls(self._connected(), server.tls, server.host)
         except ssl.SSLError:
             raise  # says what about TLS was wrong
         except OSError as error:

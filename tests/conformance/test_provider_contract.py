@@ -196,7 +196,7 @@ def test_at_the_deadline_the_connection_is_reset_before_the_result_is_told(start
 def test_an_answer_without_end_is_read_in_bounded_memory(start) -> None:
     with start(Behaviour.ENDLESS) as fake:
         tracemalloc.start()
-        result, calls = send(fake, SHORT)
+        result, calls = send(fake, LONGER)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert (result.outcome, calls) == (Outcome.REFUSED_US, 0)

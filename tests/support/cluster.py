@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -27,7 +28,8 @@ class Cluster:
         }
         self.commands = read_procfile(ROOT / "Procfile")
         self.children: list[Child] = []
-        self._printer = Printer(sys.stderr)
+        self._output = _Tee()
+        self._printer = Printer(self._output)
 
     def start(self, kind: str, name: str | None = None, **environment: str) -> Child:
         """Start one of the Procfile's processes. `name` tells two of a kind apart."""
@@ -38,6 +40,10 @@ class Cluster:
         self.children.append(child.start(self._printer))
         return child
 
+    def output(self, name: str = "") -> str:
+        """Every line the processes have written so far, or those of one."""
+        return "".join(line for line in self._output.lines if line.startswith(name))
+
     def __enter__(self) -> Cluster:
         return self
 
@@ -46,6 +52,18 @@ class Cluster:
             if child.returncode() is None:
                 os.kill(child.pid, signal.SIGCONT)
             child.stop(seconds=0 if child.returncode() is not None else 10)
+
+
+class _Tee(io.StringIO):
+    """Keeps what is written, and passes it on for a failing test to show."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def write(self, text: str, /) -> int:
+        self.lines.append(text)
+        return sys.stderr.write(text)
 
 
 def wait_for(check: Callable[[], Any], what: str, seconds: float = DEADLINE_SECONDS) -> Any:

@@ -304,7 +304,7 @@ class Connection:
         features = [*self.server.extensions, "ENHANCEDSTATUSCODES"]
         if self.server.tls and not self.secure:
             features.append("STARTTLS")
-        if self.server.users is not None:
+        if self.server.users is not None and (self.secure or not self.server.tls):
             features.append(f"AUTH {self.server.mechanisms}")
         lines = ["mail.example.com", *features]
         self._do("ehlo", *(f"250-{line}" for line in lines[:-1]), f"250 {lines[-1]}")

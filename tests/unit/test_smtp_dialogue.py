@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from aiosmtpd.controller import Controller
 
 from db.delivery_state import FailureCategory, Outcome
 from tasks.deadline import Deadline
@@ -122,6 +123,17 @@ def test_whatever_stalls_before_the_hand_over_ends_by_the_deadline(phase: str, s
     assert result.outcome is (Outcome.TRANSIENT if about_mail else Outcome.REFUSED_US)
 
 
+@pytest.mark.parametrize("stall", ["answers without end", "sends one line without end"])
+@pytest.mark.parametrize("phase", [*BEFORE_HAND_OVER, "end"])
+def test_a_reply_without_end_is_given_up_long_before_the_deadline(phase: str, stall: str) -> None:
+    """It is the reply's size that ends it, so memory is bounded whatever the deadline and the bandwidth are."""
+    with talk(**{phase: STALLS[stall]}) as (_, sender):
+        before = time.monotonic()
+        result = sender.send(seconds=30)
+        assert time.monotonic() - before < 5
+    assert result.code == ("reply_unreadable" if phase == "end" else "smtp_protocol_error")
+
+
 @pytest.mark.parametrize("stall", STALLS)
 def test_the_deadline_holds_within_tls_too(certificates: Certificates, stall: str) -> None:
     script = {"tls": certificates.good, "end": STALLS[stall]}
@@ -176,19 +188,44 @@ def test_only_a_whole_and_consistent_reply_to_the_message_counts(
         assert told(sender.send()) == expected
 
 
-def test_a_message_cut_short_was_not_accepted() -> None:
-    """The body is larger than what the kernels buffer, and the server stops reading."""
+def long_mail() -> OutgoingMail:
+    """Longer than what the kernels buffer, so that sending it needs somebody who reads."""
+    return replace(mail(), mime=mail().mime + (b"x" * 996 + b"\r\n") * 20_000)
 
+
+def test_a_message_cut_short_by_the_server_was_not_accepted() -> None:
+    def read_a_little(connection) -> None:
+        connection.write(b"354 go on\r\n")
+        connection.socket.recv(1000)
+        reset(connection)
+
+    with talk(data=read_a_little, extensions=[]) as (_, sender):
+        assert told(sender.send(long_mail(), seconds=30)) == ("transient", "connection_lost_before_end")
+        assert sender.handed_over == 1
+
+
+def test_a_message_cut_short_by_the_deadline_was_not_accepted_and_nothing_more_of_it_leaves() -> None:
     def stop_reading(connection) -> None:
         connection.write(b"354 go on\r\n")
-        connection.pause(10)
+        cut.wait(30)
+        with pytest.raises(OSError):
+            while connection.socket.recv(1 << 20):
+                pass
+        connection.server.log.note("1 saw the reset")
+        hang_up(connection)
+
+    cut = threading.Event()
+    deadline = Deadline.after(30)
+
+    def soon() -> None:
+        """How long it takes to get here depends on the machine, so the deadline's last stretch begins here."""
+        object.__setattr__(deadline, "at", Deadline.after(SHORT).at)
 
     with talk(data=stop_reading, extensions=[]) as (server, sender):
-        sent = replace(mail(), mime=mail().mime + (b"x" * 996 + b"\r\n") * 20_000)
-        result = sender.send(sent, seconds=LONGER)
-        assert told(result) == ("transient", "connection_lost_before_end")
-        assert sender.handed_over == 1
-        server.stopping.set()
+        result = sender.provider.send(long_mail(), deadline, soon)
+        cut.set()
+        server.wait_until(lambda log: "1 saw the reset" in log.events)
+    assert told(result) == ("transient", "connection_lost_before_end")
 
 
 def test_a_server_that_hangs_up_during_the_hand_over_got_nothing() -> None:
@@ -380,6 +417,26 @@ def test_an_address_that_would_break_out_of_its_command_is_not_sent(address: str
     assert told(result) == ("permanent", "malformed_message")
 
 
+def test_another_implementation_of_the_protocol_gets_the_same_bytes() -> None:
+    """The scripted server and the adapter could share a misunderstanding; aiosmtpd was written by others."""
+    taken: list[tuple[str | None, list[str], bytes | None]] = []
+
+    class Keep:
+        async def handle_DATA(self, _server, _session, envelope) -> str:
+            taken.append((envelope.mail_from, envelope.rcpt_tos, envelope.original_content))
+            return "250 2.0.0 Ok"
+
+    controller = Controller(Keep(), hostname="127.0.0.1", port=unused_port(), enable_SMTPUTF8=True)
+    controller.start()
+    try:
+        with client(f"smtp://127.0.0.1:{controller.port}") as sender:
+            sent = [mail(number=1), mail("jörg@bücher.example", number=2)]
+            assert [told(sender.send(one)) for one in sent] == [("accepted", "accepted")] * 2
+    finally:
+        controller.stop()
+    assert taken == [("no-reply@sender.example", [one.recipient], one.mime) for one in sent]
+
+
 # Connections used again
 
 
@@ -461,6 +518,20 @@ def test_a_reply_that_comes_while_idle_is_not_taken_for_the_next_one() -> None:
         assert told(sender.send()) == ("accepted", "accepted")
         assert told(sender.send()) == ("refused_us", "sender_refused")
         assert server.connections == 2
+
+
+def test_a_reply_that_comes_later_while_idle_is_noticed_before_the_next_mail() -> None:
+    def stray(connection) -> None:
+        connection.usual()
+        connection.pause(0.05)
+        connection.write(b"250 2.0.0 Ok\r\n")
+        server.log.note("1 strayed")
+
+    with talk(end=[stray, ok]) as (server, sender):
+        assert told(sender.send()) == ("accepted", "accepted")
+        server.wait_until(lambda log: "1 strayed" in log.events)
+        assert told(sender.send()) == ("accepted", "accepted")
+        assert [message.connection for message in server.messages] == [1, 2]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -1,0 +1,211 @@
+"""Receipts: all that is known, in order, and what happens next, for a delivery in every state."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from app import presentation, receipt_text
+from app.schemas import ReceiptSchema
+from db import ids, receipts
+from db.delivery_state import GateReason, Outcome, State
+from db.errors import NotFound
+from db.phases import Phase
+from db.views import Receipt
+from tests.factories import SENDER, SMTP, Factory
+
+
+def receipt(make: Factory, delivery_id: UUID) -> Receipt:
+    verification_id = make.row(delivery_id)["verification_id"]
+    return receipts.read_receipt(make.database, make.client(), verification_id)
+
+
+def events(found: Receipt) -> list[str]:
+    return [entry.event for entry in found.timeline]
+
+
+STATES = {
+    State.PENDING: (Phase.QUEUED, "wait_for_worker"),
+    State.SENDING: (Phase.LEASED, "wait_for_result"),
+    State.UNKNOWN: (Phase.AWAITING_RECONCILIATION, "wait_for_evidence"),
+    State.ACCEPTED: (Phase.DELIVERED, "wait_for_recipient"),
+    State.FAILED: (Phase.FAILED, "act_on_failure"),
+    State.EXPIRED: (Phase.EXPIRED, "request_again"),
+    State.CANCELLED: (Phase.CANCELLED, "request_again"),
+}
+
+
+@pytest.mark.parametrize("state", State)
+def test_every_state_has_a_phase_a_next_action_and_both_forms(make: Factory, state: State) -> None:
+    found = receipt(make, make.in_state(state))
+    phase, code = STATES[state]
+    assert (found.known.verification.phase, found.next_action.code) == (phase, code)
+    assert found.next_action.text.endswith(".")
+    shown = ReceiptSchema().dump(presentation.receipt(found))
+    text = receipt_text.render(found)
+    for form in (json.dumps(shown), text):
+        assert "person@example.com" not in form
+        assert "p***@example.com" in form
+    assert ids.public("dlv", found.known.delivery.id) in text
+    assert code in text
+    assert shown["delivery"]["status"] == shown["verification"]["delivery_status"] == state
+
+
+def test_the_timeline_tells_the_whole_story_in_order(make: Factory) -> None:
+    lease = make.handed_over()
+    make.settle(lease, Outcome.ACCEPTED)
+    found = receipt(make, lease.delivery_id)
+    assert events(found) == [
+        "verification.requested",
+        "delivery.pending",
+        "attempt.claimed",
+        "attempt.handed_over",
+        "attempt.accepted",
+        "delivery.accepted",
+    ]
+    assert [entry.at for entry in found.timeline] == sorted(entry.at for entry in found.timeline)
+    by = {entry.event: entry.by for entry in found.timeline}
+    assert by["verification.requested"] == "client"
+    assert by["attempt.claimed"] == f"worker {lease.owner}"
+    details = {entry.event: entry.detail or "" for entry in found.timeline}
+    assert SMTP.name in details["attempt.handed_over"]
+    assert "evidence: response" in details["delivery.accepted"]
+
+
+def test_an_attempt_that_failed_says_with_what_and_what_to_do(make: Factory) -> None:
+    lease = make.handed_over()
+    make.settle(lease, Outcome.TRANSIENT, "mailbox_full")
+    found = receipt(make, lease.delivery_id)
+    (entry,) = (entry for entry in found.timeline if entry.event == "attempt.transient")
+    assert "mailbox_full" in (entry.detail or "")
+    assert found.next_action.code == "wait_for_retry"
+    assert found.next_action.at == found.known.delivery.next_attempt_at
+    assert re.search(r"Attempt 2 in \d+ s\. The last one ended with mailbox_full\.", found.next_action.text)
+
+
+def test_a_failure_has_category_code_and_sentence(make: Factory) -> None:
+    found = receipt(make, make.in_state(State.FAILED))
+    failure = found.known.verification.failure
+    assert failure is not None
+    assert (failure.category, failure.code) == ("recipient", "mailbox_unavailable")
+    assert failure.action == found.next_action.text
+
+
+def test_a_wait_that_is_too_long_sends_somebody_to_look(make: Factory) -> None:
+    made = make.waiting()
+    assert "due since 0 s" in receipt(make, made.delivery_id).next_action.text
+    make.pass_time(made.delivery_id, minutes=10)
+    found = receipt(make, made.delivery_id)
+    assert found.next_action.code == "check_workers"
+    assert "due since 10 min" in found.next_action.text
+
+
+def test_a_paused_provider_is_why_a_due_delivery_waits(make: Factory) -> None:
+    made = make.waiting()
+    make.execute(
+        "INSERT INTO provider_status (provider, sender, paused_until, kind, code)"
+        " VALUES (%s, %s, clock_timestamp() + interval '1 minute', 'config', 'login_refused')",
+        SMTP.name,
+        SENDER,
+    )
+    found = receipt(make, made.delivery_id)
+    assert found.next_action.code == "wait_for_provider"
+    assert SMTP.name in found.next_action.text
+    assert "login_refused" in found.next_action.text
+
+
+def test_a_lease_that_ran_out_waits_for_the_sweep(make: Factory) -> None:
+    lease = make.handed_over()
+    make.pass_time(lease.delivery_id, seconds=91)
+    found = receipt(make, lease.delivery_id)
+    assert found.next_action.code == "wait_for_sweep"
+    assert lease.owner in found.next_action.text
+    make.reclaim()
+    assert events(receipt(make, lease.delivery_id))[-2:] == ["attempt.lost", "delivery.unknown"]
+
+
+def test_an_unknown_whose_gate_is_closed_will_not_be_repeated(make: Factory) -> None:
+    lease = make.unknown()
+    assert "repeated with the same bytes" in receipt(make, lease.delivery_id).next_action.text
+    make.close_gate(lease.delivery_id, GateReason.CANCELLED)
+    found = receipt(make, lease.delivery_id)
+    assert "will not be repeated" in found.next_action.text
+    assert found.known.delivery.send_before is None
+    assert found.known.delivery.gate_reason == GateReason.CANCELLED
+
+
+@pytest.mark.parametrize(
+    ("status", "extra", "code", "words"),
+    [
+        ("consumed", "consumed_at = clock_timestamp()", "done", "confirmed"),
+        ("expired", "locale = NULL", "request_again", "being found out"),
+        ("cancelled", "locale = NULL", "request_again", "being found out"),
+    ],
+)
+def test_the_verification_speaks_before_its_delivery(
+    make: Factory, status: str, extra: Any, code: str, words: str
+) -> None:
+    lease = make.unknown()
+    make.execute(
+        f"UPDATE verifications SET status = '{status}', {extra} WHERE id = %s", lease.verification_id
+    )
+    found = receipt(make, lease.delivery_id)
+    assert found.next_action.code == code
+    assert words in found.next_action.text
+    assert f"verification.{status}" in events(found)
+
+
+def _event(make: Factory, delivery_id: UUID, kind: str, minutes_ago: int) -> None:
+    make.execute(
+        "INSERT INTO provider_events (id, provider, event_id, delivery_id, kind, occurred_at, body)"
+        " VALUES (%s, %s, %s, %s, %s, clock_timestamp() - make_interval(mins => %s), '{}')",
+        ids.new_id(),
+        SMTP.name,
+        f"{kind}-{minutes_ago}",
+        delivery_id,
+        kind,
+        minutes_ago,
+    )
+
+
+@pytest.mark.parametrize(("kind", "code"), [("bounced", "request_again"), ("complained", "none")])
+def test_the_latest_provider_event_counts_whichever_came_in_last(make: Factory, kind: str, code: str) -> None:
+    delivery_id = make.in_state(State.ACCEPTED)
+    _event(make, delivery_id, kind, 1)
+    _event(make, delivery_id, "delivered", 5)
+    _event(make, delivery_id, "opened", 0)
+    found = receipt(make, delivery_id)
+    assert found.known.verification.mail_event == kind
+    assert found.next_action.code == code
+    assert found.known.verification.retryable is (kind == "bounced")
+    assert len(found.known.events) == 3
+
+
+def test_another_clients_verification_is_not_found_and_an_operator_sees_all(make: Factory) -> None:
+    made = make.waiting()
+    for read in (receipts.read, receipts.read_receipt):
+        with pytest.raises(NotFound):
+            read(make.database, ids.new_id(), made.verification_id)
+        assert read(make.database, None, made.verification_id)
+
+
+def test_an_anonymised_verification_is_still_readable(make: Factory) -> None:
+    delivery_id = make.in_state(State.FAILED)
+    make.execute(
+        "UPDATE verifications SET status = 'expired', email = NULL, email_canonical = NULL, token_hash = NULL,"
+        " metadata = NULL, anonymised_at = clock_timestamp()"
+    )
+    found = receipt(make, delivery_id)
+    assert found.known.verification.email_masked == "***"
+    assert "***" in receipt_text.render(found)
+
+
+def test_an_account_id_that_is_an_address_does_not_reach_a_ticket(make: Factory) -> None:
+    made = make.waiting()
+    make.execute("UPDATE accounts SET external_id = 'ada@example.com'")
+    text = receipt_text.render(receipt(make, made.delivery_id))
+    assert "ada@example.com" not in text
