@@ -40,10 +40,18 @@ ADVICE: MappingProxyType[str, str] = MappingProxyType(
         ),
         "not_now": _REQUEST_LATER,
         "rejected": "The provider refused the mail for good; the receipt's attempts say more.",
-        # a worker that cannot render
-        "unknown_token_key": "A worker lacks a key that the web process has: give both the same TOKEN_KEYS.",
-        "unknown_template_version": "A worker runs an older release than the web process: finish the deploy.",
-        "render_failed": _REPORT_BUG,
+        # a worker that cannot do its part
+        "cannot_render": (
+            "A worker cannot make this mail: give it the TOKEN_KEYS of the web process, and finish the deploy if it runs an "
+            "older release."
+        ),
+        "internal_error": _REPORT_BUG,
+        "lookup_failed": "Asking the provider what became of the mail failed; it is asked again by itself.",
+        # nothing was sent, and that is as it should be
+        "shutting_down": "The worker was told to stop and gave the mail back; another takes it by itself.",
+        "hand_over_refused": "Lease or gate had ended before the mail left; the delivery goes on by itself.",
+        "hand_over_too_old": "The worker was paused for too long to send safely; the delivery goes on by itself.",
+        "hand_over_unanswered": "The database did not answer before the mail left; the delivery goes on by itself.",
         # the recipient
         "mailbox_unavailable": _ASK_PERSON,
         "mailbox_full": "The mailbox is full. Ask the person to make room, then request a new verification.",

@@ -67,7 +67,7 @@ _MASKS = (
     # query strings and fragments
     (re.compile(r"(?<=[\w/])[?#][^\s'\"]+"), "?***"),
     # addresses, written out or percent-encoded
-    (re.compile(r"[^\s@/<>(),;'=]+(?:@|%40)(?=[^\s@])"), "***@"),
+    (re.compile(r"(?<![^\s@/<>(),;'=])[^\s@/<>(),;'=]+(?:@|%40)(?=[^\s@])"), "***@"),
     # tokens, grouped or not; a row of digits is a number
     (
         re.compile(
@@ -80,6 +80,7 @@ _MASKS = (
 
 def mask(text: str) -> str:
     """`text` on one line, with what looks like an address, a token, a key or a credential covered."""
+    text = text[: 4 * _LONGEST]
     for pattern, instead in _MASKS:
         text = pattern.sub(instead, text)
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
@@ -114,6 +115,7 @@ def configure(log_format: str, *, level: int = logging.INFO) -> None:
         processors=[
             structlog.stdlib.filter_by_level,
             *_SHARED,
+            redact,  # here already, so that no other handler sees more
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
@@ -123,7 +125,7 @@ def configure(log_format: str, *, level: int = logging.INFO) -> None:
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """The last processor before rendering: nothing passes but known keys with masked values."""
+    """A processor: nothing passes but known keys with masked values. Twice does no harm."""
     described = _describe_exception(event.pop("exc_info", None))
     event.pop("stack_info", None)
     event.pop("stack", None)

@@ -7,7 +7,7 @@ from datetime import datetime
 from db import advice
 from db.delivery_state import State
 from db.phases import Status
-from db.views import Known, NextAction
+from db.views import Known, NextAction, clock
 
 # A healthy worker takes due work within a second; the sweep finds what it missed within two of its rounds.
 _SUSPICIOUS_SECONDS = 45.0
@@ -58,7 +58,7 @@ def _pending(known: Known) -> NextAction:
             due,
         )
     if known.pauses:
-        paused = ", ".join(f"{p.provider} until {_clock(p.until)} ({p.code})" for p in known.pauses)
+        paused = ", ".join(f"{p.provider} until {clock(p.until)} ({p.code})" for p in known.pauses)
         return NextAction(
             "wait_for_provider",
             f"Due, but held back while a provider is paused: {paused}. It is tried again by itself when the pause ends.",
@@ -97,6 +97,7 @@ def _sending(known: Known) -> NextAction:
 def _unknown(known: Known) -> NextAction:
     delivery = known.delivery
     due = delivery.next_attempt_at
+    assert due is not None, "an unknown delivery has a time"
     may_have_it = f"{delivery.open_provider} may have the mail: no answer came."
     if delivery.send_before is None or delivery.send_before <= known.now:
         return NextAction(
@@ -106,7 +107,7 @@ def _unknown(known: Known) -> NextAction:
         )
     return NextAction(
         "wait_for_evidence",
-        f"{may_have_it} At {_clock(due)} it is looked up, repeated with the same bytes, or put off, whichever its provider "
+        f"{may_have_it} At {clock(due)} it is looked up, repeated with the same bytes, or put off, whichever its provider "
         "allows; evidence (an answer, a webhook, the used link) ends that at any time.",
         due,
     )
@@ -125,7 +126,7 @@ def _accepted(known: Known) -> NextAction:
         )
     return NextAction(
         "wait_for_recipient",
-        f"The provider has the mail; the person can use its link until {_clock(verification.expires_at)}. If it does not "
+        f"The provider has the mail; the person can use its link until {clock(verification.expires_at)}. If it does not "
         "arrive, have them look into the spam folder before a new request.",
         verification.expires_at,
     )
@@ -171,10 +172,6 @@ def _because(known: Known) -> str:
         return ""
     sentence = advice.explain(code)
     return f" The last one ended with {code}." + (f" {sentence}" if sentence else "")
-
-
-def _clock(at: datetime | None) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S %Z}" if at else "its next turn"
 
 
 def _span(later: datetime, earlier: datetime) -> str:

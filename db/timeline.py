@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from db import advice
 from db.delivery_state import Outcome
-from db.views import Attempt, Change, Known, ProviderEvent, TimelineEntry, Verification
+from db.views import Attempt, Change, Known, ProviderEvent, TimelineEntry, Verification, clock
 
 # Who ends a verification so; time does the rest.
 _ENDED_BY = {"consumed": "recipient", "superseded": "client"}
@@ -34,12 +34,10 @@ def build(known: Known) -> tuple[TimelineEntry, ...]:
 
 
 def _requested(verification: Verification) -> TimelineEntry:
-    detail = f"{verification.purpose} of {verification.email_masked}, valid until {_clock(verification)}"
+    detail = (
+        f"{verification.purpose} of {verification.email_masked}, valid until {clock(verification.expires_at)}"
+    )
     return TimelineEntry(verification.created_at, "verification.requested", "client", detail)
-
-
-def _clock(verification: Verification) -> str:
-    return f"{verification.expires_at:%Y-%m-%d %H:%M:%S %Z}".strip()
 
 
 def _of_attempt(attempt: Attempt) -> Iterator[TimelineEntry]:

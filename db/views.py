@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -188,3 +188,8 @@ def mask(email: str | None) -> str:
         return "***"
     local, _, domain = email.rpartition("@")
     return f"{local[:1] if len(local) > 1 else ''}***@{domain}"
+
+
+def clock(at: datetime) -> str:
+    """An instant for people: `2026-01-31 12:00:00 UTC`."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

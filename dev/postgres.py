@@ -16,7 +16,7 @@ from psycopg import sql
 
 from dev.postgres_binaries import Installation, find_postgres
 from dev.postgres_launch import Launch, choose_launch, give
-from dev.processes import DevError, command_of, is_alive, stop_left_behind, tail, wait_until
+from dev.processes import DevError, command_of, explain, is_alive, stop_left_behind, tail, wait_until
 from dev.server import START_SECONDS, STOP_SECONDS, Server, as_arguments
 
 DATABASE = "countersign"
@@ -118,7 +118,7 @@ class Postgres(Server):
                 fresh.rename(self.data)
                 return
             shutil.rmtree(fresh, ignore_errors=True)
-        raise DevError(f"initdb failed: {' | '.join(answer.stderr.strip().splitlines()[-3:])}")
+        raise DevError(f"initdb failed: {explain(' | '.join(answer.stderr.strip().splitlines()[-3:]))}")
 
     def _check_version(self) -> None:
         found, ours = (self.data / "PG_VERSION").read_text().strip(), self.installation.major

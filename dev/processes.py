@@ -166,6 +166,13 @@ def stop_left_behind(pid: int, signum: int, *, seconds: float) -> None:
     raise DevError(f"process {pid} from an earlier run does not end; end it by hand and try again")
 
 
+def explain(words: str) -> str:
+    """A failed program's words with what to do in front, where that is known."""
+    if "No space left" in words or "Disk quota" in words:
+        return f"the disk is full, free some space and try again ({words})"
+    return words
+
+
 def tail(path: Path, lines: int = 5) -> str:
     """The last lines of a log, joined by ` | `, so that an error stays one line."""
     with suppress(OSError):

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dev.processes import DevError, FolderLock, die_with_parent, free_port, stop_process, tail
+from dev.processes import DevError, FolderLock, die_with_parent, explain, free_port, stop_process, tail
 
 START_SECONDS = 30.0  # crash recovery included
 STOP_SECONDS = 20.0
@@ -78,7 +78,9 @@ class Server:
                 return
             reason = tail(self.log)
             if "ddress already in use" not in reason:
-                raise DevError(f"{self.name} did not start: {reason or 'no output'} (log: {self.log})")
+                raise DevError(
+                    f"{self.name} did not start: {explain(reason) or 'no output'} (log: {self.log})"
+                )
             if asked:
                 raise DevError(f"port {asked} for {self.name} is taken: free it or choose another")
         raise DevError(f"{self.name} found no free port on 127.0.0.1")

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from db import leases, overdue
+from db import ids, leases, overdue
 from db.delivery_rules import AttemptResult
 from db.delivery_state import FailureCategory, Outcome
 from db.errors import DatabaseUnavailable, UnknownTokenKey
@@ -97,7 +97,9 @@ class Courier:
     def deliver(self, lease: Lease) -> Settled | None:
         """See one lease through to its settle. None: the database would not take the result; the sweep will."""
         with bound(
-            correlation_id=lease.correlation_id, delivery_id=lease.delivery_id, lease_token=lease.token
+            correlation_id=lease.correlation_id,
+            delivery_id=ids.public("dlv", lease.delivery_id),
+            lease_token=lease.token,
         ):
             result = self._look_up(lease) if lease.action == "look_up" else self._send(lease)
             return self._settle(lease, result)
@@ -158,7 +160,7 @@ class Courier:
         assert isinstance(provider, LookUp), "the claim looks up only where that is possible"
         try:
             return provider.look_up(
-                f"dlv_{lease.delivery_id.hex}", Deadline.after(self.settings.send_deadline)
+                ids.public("dlv", lease.delivery_id), Deadline.after(self.settings.send_deadline)
             )
         except Exception:
             log.exception("look_up_raised", alert=True)

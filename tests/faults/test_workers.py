@@ -207,7 +207,8 @@ def test_sigterm_under_load_ends_in_time_and_loses_nothing(
                 threading.Event().wait(0.5)  # as the platform does
             worker.ask_to_stop()
         wait_for(lambda: worker.returncode() is not None, "the worker to stop", 15)
-        assert worker.returncode() == 0
+        # Python has taken its handlers down by the time a late signal comes to an interpreter that is ending.
+        assert worker.returncode() in ({0} if signals == 1 else {0, -signal.SIGTERM})
         leased = make.all("SELECT 1 FROM email_outbox WHERE status IN ('sending', 'unknown')")
         assert leased == [], "what was sent is settled, what was not is released"
         processes.start("worker", "second")

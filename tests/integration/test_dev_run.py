@@ -24,7 +24,7 @@ from dev.run import NAMES
 from dev.stack import ROOT, status_of
 
 MAIN = "import sys; from pathlib import Path; from dev.run import main; sys.exit(main(Path(sys.argv[1])))"
-START_SECONDS = 90.0
+START_SECONDS = 180.0
 STOP_SECONDS = 60.0
 
 
@@ -230,7 +230,7 @@ def demo(results: Path, **environment: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=420,
         check=False,
     )
 

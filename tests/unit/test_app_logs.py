@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterator
 
 import pytest
-import structlog
 
 from db import logs
+from tests.support.log_lines import logging_as
 
 SECRETS = (
     "ada@example.com",
@@ -24,19 +23,6 @@ SECRETS = (
     "https://host.example/x?token=hunter2",
     "https://host.example/verify#hunter2",
 )
-
-
-@pytest.fixture(autouse=True)
-def _restored() -> Iterator[None]:
-    """Logging is the process's; the next test finds it as it was."""
-    root = logging.getLogger()
-    handlers, level, excepthook = root.handlers[:], root.level, threading.excepthook
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    threading.excepthook = excepthook
-    logging.captureWarnings(False)
-    structlog.reset_defaults()
 
 
 @pytest.mark.parametrize("secret", SECRETS)
@@ -75,64 +61,64 @@ def test_one_event_is_one_line_of_bounded_length() -> None:
 def test_nothing_secret_passes_whichever_way_it_comes(
     log_format: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    logs.configure(log_format)
-    log = logs.get_logger("test")
-    for secret in SECRETS:
-        log.warning("event", reason=secret, counts={"x": [secret]}, unheard_of=secret, count=object())
-        logging.getLogger("celery.worker").error("said %s", secret)
-        try:
-            raise ValueError(secret)
-        except ValueError:
-            log.exception("failed")
-            logging.getLogger("library").exception("failed")
-    written = capsys.readouterr().err
-    assert written.count("ValueError") == 2 * len(SECRETS)
-    assert "hunter2" not in written
-    assert not [secret for secret in SECRETS if secret in written]
+    with logging_as(log_format):
+        log = logs.get_logger("test")
+        for secret in SECRETS:
+            log.warning("event", reason=secret, counts={"x": [secret]}, unheard_of=secret, count=object())
+            logging.getLogger("celery.worker").error("said %s", secret)
+            try:
+                raise ValueError(secret)
+            except ValueError:
+                log.exception("failed")
+                logging.getLogger("library").exception("failed")
+        written = capsys.readouterr().err
+        assert written.count("ValueError") == 2 * len(SECRETS)
+        assert "hunter2" not in written
+        assert not [secret for secret in SECRETS if secret in written]
 
 
 def test_an_unknown_key_is_named_but_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.configure("json")
-    logs.get_logger("test").info("event", state="sending", body="a letter")
-    line = json.loads(capsys.readouterr().err)
-    assert line["state"] == "sending"
-    assert line["dropped"] == ["body"]
-    assert "letter" not in json.dumps(line)
+    with logging_as("json"):
+        logs.get_logger("test").info("event", state="sending", body="a letter")
+        line = json.loads(capsys.readouterr().err)
+        assert line["state"] == "sending"
+        assert line["dropped"] == ["body"]
+        assert "letter" not in json.dumps(line)
 
 
 def test_an_exception_is_its_types_and_places(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.configure("json")
-    try:
+    with logging_as("json"):
         try:
-            raise KeyError("secret")
-        except KeyError as cause:
-            raise RuntimeError("secret") from cause
-    except RuntimeError:
-        logs.get_logger("test").exception("failed")
-    line = json.loads(capsys.readouterr().err)
-    assert line["exception"] == "RuntimeError < KeyError"
-    assert line["where"][0].startswith("unit/test_app_logs.py:")
-    assert "secret" not in json.dumps(line)
+            try:
+                raise KeyError("secret")
+            except KeyError as cause:
+                raise RuntimeError("secret") from cause
+        except RuntimeError:
+            logs.get_logger("test").exception("failed")
+        line = json.loads(capsys.readouterr().err)
+        assert line["exception"] == "RuntimeError < KeyError"
+        assert line["where"][0].startswith("unit/test_app_logs.py:")
+        assert "secret" not in json.dumps(line)
 
 
 def test_bound_values_are_on_every_line_of_the_block(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.configure("json")
-    with logs.bound(correlation_id="req_1"):
-        logs.get_logger("test").info("inside")
-        logging.getLogger("library").warning("inside")
-    logs.get_logger("test").info("outside")
-    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    assert [line.get("correlation_id") for line in lines] == ["req_1", "req_1", None]
+    with logging_as("json"):
+        with logs.bound(correlation_id="req_1"):
+            logs.get_logger("test").info("inside")
+            logging.getLogger("library").warning("inside")
+        logs.get_logger("test").info("outside")
+        lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+        assert [line.get("correlation_id") for line in lines] == ["req_1", "req_1", None]
 
 
 def test_a_thread_that_dies_is_logged_without_its_words(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.configure("json")
+    with logging_as("json"):
 
-    def die() -> None:
-        raise ValueError("ada@example.com")
+        def die() -> None:
+            raise ValueError("ada@example.com")
 
-    thread = threading.Thread(target=die)
-    thread.start()
-    thread.join()
-    line = json.loads(capsys.readouterr().err)
-    assert (line["event"], line["exception"]) == ("uncaught_exception", "ValueError")
+        thread = threading.Thread(target=die)
+        thread.start()
+        thread.join()
+        line = json.loads(capsys.readouterr().err)
+        assert (line["event"], line["exception"]) == ("uncaught_exception", "ValueError")

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from dev.demo import TOKEN
-from dev.run import curl, watch, works
+from dev.run import curl, poll_terminal, watch, works
 from dev.stack import Stack
 
 
@@ -28,17 +28,20 @@ def test_a_lost_terminal_ends_the_watch(monkeypatch: pytest.MonkeyPatch) -> None
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stdout", terminal)
-        watching = threading.Thread(target=watch, args=(cast(Stack, QuietStack()), threading.Event()))
+        stop = threading.Event()
+        watching = threading.Thread(target=watch, args=(cast(Stack, QuietStack()), stop, poll_terminal()))
         watching.start()
         assert watching.is_alive()
         os.close(ours)
         watching.join(5)
-        assert not watching.is_alive()
+        ended = not watching.is_alive()
+        stop.set()
+        assert ended
 
 
 def test_the_request_to_paste_is_one_shell_command() -> None:
     words = shlex.split(curl("http://127.0.0.1:5000", "key"))
-    assert words[:3] == ["curl", "-s", "http://127.0.0.1:5000/v1/verifications"]
+    assert words[:4] == ["curl", "-sw", "\\n", "http://127.0.0.1:5000/v1/verifications"]
     assert "Authorization: Bearer key" in words
     assert words[-1] == '{"account_id": "account-1", "email": "ada@example.com"}'
 

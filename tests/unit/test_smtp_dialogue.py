@@ -468,6 +468,13 @@ def test_an_old_connection_that_says_nothing_leaves_time_for_a_fresh_one(
         assert server.connections == 2
 
 
+def test_an_old_connection_that_is_alive_has_the_whole_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smtp, "_REUSED_SECONDS", 1.0)
+    with talk(end=[ok, say("250 2.0.0 Ok", after=1.5)]) as (server, sender):
+        assert told(sender.send()) == told(sender.send()) == ("accepted", "accepted")
+        assert server.connections == 1
+
+
 def test_after_the_hand_over_nothing_is_tried_again() -> None:
     with talk(end=[ok, hang_up]) as (server, sender):
         sender.send()
@@ -532,6 +539,7 @@ def test_a_reply_that_comes_later_while_idle_is_noticed_before_the_next_mail() -
         server.wait_until(lambda log: "1 strayed" in log.events)
         assert told(sender.send()) == ("accepted", "accepted")
         assert [message.connection for message in server.messages] == [1, 2]
+        assert sum(event.startswith("1 MAIL") for event in server.log.events) == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

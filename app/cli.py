@@ -1,0 +1,36 @@
+"""`flask --app app …`: the commands. They need DATABASE_URL and no other setting, and start fast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from flask import Flask
+
+from app.cli_clients import client_commands, key_commands
+from app.cli_outbox import outbox_commands
+from app.cli_release import release
+
+
+class _CommandApp(Flask):
+    """The commands. Should it be served (`flask run`), it becomes the whole service."""
+
+    def __init__(self, make_service: Callable[[], Flask]) -> None:
+        super().__init__("app", static_folder=None)
+        self._make_service = make_service
+
+    @cached_property
+    def _service(self) -> Flask:
+        return self._make_service()
+
+    def wsgi_app(self, environ: Any, start_response: Any) -> Any:
+        return self._service.wsgi_app(environ, start_response)
+
+
+def command_app(make_service: Callable[[], Flask]) -> Flask:
+    """An application that holds the commands and builds the service only if it is served."""
+    app = _CommandApp(make_service)
+    for command in (release, client_commands, key_commands, outbox_commands):
+        app.cli.add_command(command)
+    return app

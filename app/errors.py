@@ -1,0 +1,252 @@
+"""Errors as the API tells them: one table from the domain's exceptions to RFC 9457 problems.
+
+Every error answer of the service is made here, those of routing and of the unexpected included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from flask import Flask, Response, g, json
+from werkzeug.exceptions import HTTPException
+
+from db import errors as domain
+from db.logs import get_logger
+
+_log = get_logger(__name__)
+MEDIA_TYPE = "application/problem+json"
+_RETRY_SECONDS = "2"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """What is wrong with one field. `pointer` is a JSON Pointer into the body."""
+
+    pointer: str
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error answer. `code` is stable; `detail` says what to do; `more` are members of their own."""
+
+    status: int
+    code: str
+    title: str
+    detail: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    errors: Sequence[FieldError] = ()
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+class RequestError(Exception):
+    """Root of what is wrong with a request before the domain sees it."""
+
+
+class MalformedJson(RequestError):
+    """The body is no JSON document of the kind that is safe to read."""
+
+
+class UnsupportedMediaType(RequestError):
+    """The body is not declared as plain UTF-8 JSON."""
+
+
+class NotAcceptable(RequestError):
+    """The caller takes none of the forms there are."""
+
+
+class InvalidIdempotencyKey(RequestError):
+    """The Idempotency-Key header is malformed or given twice."""
+
+
+class Unauthorized(RequestError):
+    """No API key, or none that works."""
+
+
+class InvalidRequest(RequestError):
+    """The body is JSON but not a valid request; `errors` name the fields."""
+
+    def __init__(self, errors: Sequence[FieldError]) -> None:
+        super().__init__(", ".join(f"{error.pointer} {error.code}" for error in errors))
+        self.errors = tuple(errors)
+
+
+_UNAVAILABLE = Problem(
+    503,
+    "database_unavailable",
+    "The database is not available",
+    "Nothing is lost. Repeat the same request with the same Idempotency-Key in a few seconds.",
+    {"Retry-After": _RETRY_SECONDS},
+)
+
+# The nearest class up an exception's ancestry counts.
+PROBLEMS: Mapping[type[Exception], Problem] = MappingProxyType(
+    {
+        MalformedJson: Problem(
+            400,
+            "malformed_json",
+            "The body is not valid JSON",
+            "Send one JSON object in UTF-8, without duplicate keys, NaN or Infinity.",
+        ),
+        InvalidIdempotencyKey: Problem(
+            400,
+            "invalid_idempotency_key",
+            "The Idempotency-Key header is not valid",
+            "Send the header once, with 1 to 255 visible ASCII characters (no comma unless quoted), or leave it out.",
+        ),
+        Unauthorized: Problem(
+            401,
+            "unauthorized",
+            "An API key is needed",
+            "Send a valid key as `Authorization: Bearer cs_live_…`.",
+            {"WWW-Authenticate": 'Bearer realm="countersign"'},
+        ),
+        domain.ClientDisabled: Problem(
+            403,
+            "client_disabled",
+            "This client is disabled",
+            "Ask the operator of this service to enable it.",
+        ),
+        domain.NotFound: Problem(
+            404,
+            "not_found",
+            "There is no such thing",
+            "Check the id; ids of other clients are not found either.",
+        ),
+        NotAcceptable: Problem(
+            406,
+            "not_acceptable",
+            "No acceptable form",
+            "Accept application/json, or for receipts text/plain as well.",
+        ),
+        domain.IdempotencyKeyConflict: Problem(
+            409,
+            "idempotency_key_conflict",
+            "The Idempotency-Key was used with another body",
+            "Use a new key for a new request; repeat a request with exactly the same body.",
+        ),
+        domain.AlreadyVerified: Problem(
+            409,
+            "already_verified",
+            "The account is active with this address",
+            "Nothing to do. To change the address use the purpose `email_change`.",
+        ),
+        domain.TokenAlreadyUsed: Problem(
+            409,
+            "verification_already_used",
+            "This was confirmed before",
+            "Nothing to do: the address is confirmed.",
+        ),
+        domain.TokenExpired: Problem(
+            410,
+            "verification_expired",
+            "This token can no longer be used",
+            "If `newer_exists`, use the newest mail; otherwise request a new verification.",
+        ),
+        UnsupportedMediaType: Problem(
+            415,
+            "unsupported_media_type",
+            "The body is not declared as JSON",
+            "Send `Content-Type: application/json`, in UTF-8 and without Content-Encoding.",
+        ),
+        InvalidRequest: Problem(
+            422, "invalid_request", "The request is not valid", "Correct the fields that `errors` names."
+        ),
+        domain.TokenInvalid: Problem(
+            422,
+            "verification_invalid",
+            "There is no such token",
+            "Check it against the mail: 16 letters and digits in groups of four.",
+        ),
+        domain.DatabaseUnavailable: _UNAVAILABLE,
+    }
+)
+
+_UNEXPECTED = Problem(
+    500,
+    "internal_error",
+    "Something went wrong here",
+    "It has been recorded. Repeating the same request with the same Idempotency-Key is safe.",
+)
+
+# What routing and the HTTP layer raise, by status.
+_HTTP = MappingProxyType(
+    {
+        400: Problem(400, "bad_request", "The request cannot be read", "Check its syntax."),
+        404: Problem(404, "not_found", "There is no such thing", "Check the path."),
+        405: Problem(405, "method_not_allowed", "Not with this method", "Use a method that `Allow` names."),
+        413: Problem(413, "body_too_large", "The body is too large", "Send at most 16 KiB."),
+        415: PROBLEMS[UnsupportedMediaType],
+        431: Problem(431, "headers_too_large", "The headers are too large", "Send fewer or shorter headers."),
+    }
+)
+
+
+def problem_of(error: Exception) -> Problem:
+    """The problem that tells `error`; the unexpected tells nothing of itself."""
+    if isinstance(error, HTTPException):
+        return _of_http(error)
+    known = next((PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS), None)
+    if known is None:
+        return _UNEXPECTED
+    match error:
+        case InvalidRequest():
+            return replace(known, errors=error.errors)
+        case domain.TokenExpired():
+            return replace(known, more={"reason": error.reason, "newer_exists": error.newer_exists})
+    return known
+
+
+def respond(problem: Problem) -> Response:
+    """A problem as an HTTP answer."""
+    body: dict[str, Any] = {
+        "type": f"urn:countersign:problem:{problem.code}",
+        "title": problem.title,
+        "status": problem.status,
+        "code": problem.code,
+        "detail": problem.detail,
+        "request_id": g.get("request_id"),
+        **problem.more,
+    }
+    if problem.errors:
+        body["errors"] = [
+            {"pointer": error.pointer, "code": error.code, "detail": error.detail} for error in problem.errors
+        ]
+    return Response(
+        json.dumps(body), status=problem.status, mimetype=MEDIA_TYPE, headers=dict(problem.headers)
+    )
+
+
+def is_unexpected(problem: Problem) -> bool:
+    """Whether no table knew the error."""
+    return problem is _UNEXPECTED
+
+
+def log_unexpected(error: Exception) -> None:
+    """Record what no table knows."""
+    _log.error("unexpected_error", alert=True, exc_info=error)
+
+
+def register(app: Flask) -> None:
+    """Answer every error of `app` with a problem."""
+    app.register_error_handler(Exception, _handle)
+
+
+def _handle(error: Exception) -> Response:
+    problem = problem_of(error)
+    if is_unexpected(problem):
+        log_unexpected(error)
+    return respond(problem)
+
+
+def _of_http(error: HTTPException) -> Problem:
+    status = error.code or 500
+    if status >= 500:
+        return _UNEXPECTED
+    known = _HTTP.get(status) or Problem(status, "bad_request", error.name, "Check the request.")
+    allow = getattr(error, "valid_methods", None)
+    return replace(known, headers={"Allow": ", ".join(sorted(allow))}) if allow else known

@@ -1,0 +1,36 @@
+"""The Idempotency-Key header: read as the IETF draft writes it (a quoted string) and as everybody does (bare)."""
+
+from __future__ import annotations
+
+import re
+
+from werkzeug.datastructures import EnvironHeaders, Headers
+
+from app.errors import InvalidIdempotencyKey
+from db.ids import new_id
+
+HEADER = "Idempotency-Key"
+_LONGEST = 255
+# Servers join a repeated header with commas, so a bare comma may be two headers; a key that has one comes quoted.
+_BARE = re.compile(r"[!#-+\--~]+")
+_QUOTED = re.compile(r'"((?:[!#-\[\]-~]|\\["\\])*)"')
+
+
+def key_of(headers: Headers | EnvironHeaders) -> tuple[str, bool]:
+    """The request's key, and whether it is ours because the caller sent none. Raises InvalidIdempotencyKey."""
+    given = headers.getlist(HEADER)
+    if not given:
+        return f"srv_{new_id().hex}", True
+    if len(given) > 1:
+        raise InvalidIdempotencyKey
+    return parse(given[0]), False
+
+
+def parse(text: str) -> str:
+    """`abc` and `"abc"` are the same key. Raises InvalidIdempotencyKey."""
+    text = text.strip(" \t")
+    quoted = _QUOTED.fullmatch(text)
+    key = re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else text
+    if not 1 <= len(key) <= _LONGEST or not (quoted or _BARE.fullmatch(key)):
+        raise InvalidIdempotencyKey
+    return key

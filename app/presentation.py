@@ -1,0 +1,61 @@
+"""Domain values as the API's JSON: public ids, plain dictionaries for the schemas."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from db.ids import public
+from db.verifications import Consumed
+from db.views import Receipt, Verification
+
+
+def verification(value: Verification) -> dict[str, Any]:
+    """What `VerificationSchema` shows."""
+    return {
+        "verification_id": public("ver", value.id),
+        "account_id": value.account_id,
+        "purpose": value.purpose,
+        "email_masked": value.email_masked,
+        "phase": value.phase,
+        "verification_status": value.status,
+        "delivery_id": public("dlv", value.delivery_id),
+        "delivery_status": value.delivery_status,
+        "retryable": value.retryable,
+        "retry_at": value.retry_at,
+        "expires_at": value.expires_at,
+        "created_at": value.created_at,
+        "consumed_at": value.consumed_at,
+        "next_attempt_at": value.next_attempt_at,
+        "correlation_id": value.correlation_id,
+        "idempotency_key": value.idempotency_key,
+        "superseded_by": public("ver", value.superseded_by) if value.superseded_by else None,
+        "mail_event": value.mail_event,
+        "mail_event_at": value.mail_event_at,
+        "failure": value.failure,
+        "metadata": value.metadata,
+        "suggestion": None,
+    }
+
+
+def receipt(value: Receipt) -> dict[str, Any]:
+    """What `ReceiptSchema` shows."""
+    known = value.known
+    return {
+        "verification": verification(known.verification),
+        "delivery": {**asdict(known.delivery), "delivery_id": public("dlv", known.delivery.id)},
+        "attempts": known.attempts,
+        "events": known.events,
+        "timeline": value.timeline,
+        "next_action": value.next_action,
+    }
+
+
+def consumed(value: Consumed) -> dict[str, Any]:
+    """What `ConsumedSchema` shows."""
+    return {
+        "verification_id": public("ver", value.verification_id),
+        "purpose": value.purpose,
+        "consumed_at": value.consumed_at,
+        "return_url": value.return_url,
+    }

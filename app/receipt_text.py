@@ -1,0 +1,68 @@
+"""A receipt as plain text, fit for a support ticket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from db.ids import public
+from db.logs import mask
+from db.views import Receipt, TimelineEntry
+
+_EVENT_WIDTH = 24
+
+
+def render(receipt: Receipt) -> str:
+    """Head, timeline and next action; addresses masked, times in UTC."""
+    return "\n".join((*_head(receipt), "", *_timeline(receipt), "", *_next(receipt))) + "\n"
+
+
+def _head(receipt: Receipt) -> Iterator[str]:
+    verification, delivery = receipt.known.verification, receipt.known.delivery
+    yield f"Verification {public('ver', verification.id)}: {verification.phase}"
+    yield f"  for        {verification.email_masked} (account {_one_line(verification.account_id)}, {verification.purpose})"
+    yield f"  status     {verification.status}, link valid until {_clock(verification.expires_at)}"
+    yield f"Delivery     {public('dlv', delivery.id)}: {delivery.status}"
+    counts = f"{delivery.attempt_count} counted, {delivery.replay_count} repeated, {delivery.lost_count} lost"
+    yield f"  attempts   {counts}"
+    if delivery.provider:
+        said = f", its id {delivery.provider_message_id}" if delivery.provider_message_id else ""
+        yield f"  provider   {delivery.provider}{said}"
+    if delivery.evidence:
+        yield f"  evidence   {delivery.evidence}"
+    if delivery.failure:
+        yield f"  failure    {delivery.failure.category}/{delivery.failure.code}"
+    if verification.superseded_by:
+        yield f"Superseded by {public('ver', verification.superseded_by)}"
+    yield f"Request      {verification.correlation_id}"
+
+
+def _timeline(receipt: Receipt) -> Iterator[str]:
+    yield "Timeline (UTC)"
+    start = receipt.known.verification.created_at
+    for entry in receipt.timeline:
+        yield f"  {_clock(entry.at)}  {_since(start, entry.at)}  {entry.event:{_EVENT_WIDTH}}  {_words(entry)}".rstrip()
+
+
+def _words(entry: TimelineEntry) -> str:
+    return "; ".join(part for part in (entry.by and f"by {entry.by}", entry.detail) if part)
+
+
+def _next(receipt: Receipt) -> Iterator[str]:
+    action = receipt.next_action
+    yield f"Next: {action.code}" + (f" at {_clock(action.at)}" if action.at else "")
+    yield f"  {action.text}"
+
+
+def _clock(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _since(start: datetime, at: datetime) -> str:
+    return f"+{max(0.0, (at - start).total_seconds()):9.3f} s"
+
+
+def _one_line(text: str) -> str:
+    """Of the caller's own words what may go into a ticket: account ids are sometimes addresses."""
+    masked = mask(text)
+    return masked if len(masked) <= 80 else masked[:79] + "…"

@@ -1,0 +1,259 @@
+"""A whole Countersign: PostgreSQL, Redis, inbox, then the Procfile's processes; stopped in reverse."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from dev.children import Child, Printer, ended, how_it_ended, python_command, read_procfile
+from dev.environment import base_environment, keep_secrets, make_folder
+from dev.postgres import Postgres
+from dev.processes import LOOPBACK, DevError, free_port
+from dev.redis import Redis
+from dev.server import Server
+
+ROOT = Path(__file__).resolve().parent.parent
+PROCESSES = ("web", "worker", "beat", "flower")
+# Liked ports; a free one is taken where something listens already.
+PORTS = {"web": 5000, "flower": 5555, "inbox": 8025, "smtp": 1025, "postgres": 5433, "redis": 6380}
+
+# Far above what an idle machine needs: a busy one with two cores took seventy seconds in all.
+RELEASE_SECONDS = 120.0
+READY_SECONDS = 120.0
+COMMAND_SECONDS = 60.0
+WEB_STOP_SECONDS = 28.0  # gunicorn's graceful time-out is 25
+WORKER_STOP_SECONDS = 25.0  # a send deadline of 15 and its result
+INBOX_STOP_SECONDS = 5.0
+
+
+class Interrupted(Exception):
+    """Somebody asked to stop while the stack was starting."""
+
+
+class Stack:
+    """`start()`, use it, `stop()`; `stop()` is right at any moment and may be repeated.
+
+    `given` is the caller's environment: its `DATABASE_URL`, `REDIS_URL`, `MAIL_URL` replace our own parts.
+    `stop_asked` is looked at in every wait. Errors are `DevError`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        given: Mapping[str, str],
+        *,
+        printer: Printer,
+        stop_asked: threading.Event,
+        processes: Sequence[str] = PROCESSES,
+        liked_ports: Mapping[str, int] = PORTS,
+    ) -> None:
+        self.folder, self.printer, self.stop_asked = folder, printer, stop_asked
+        self.processes, self.liked_ports = processes, liked_ports
+        make_folder(folder)
+        self.environment = base_environment(given, keep_secrets(folder / "secrets"), folder)
+        self.urls: dict[str, str] = {}
+        self.servers: list[Server] = []
+        self.children: list[Child] = []
+
+    def start(self) -> None:
+        """Everything started, inbox and web answering, when it returns; the worker needs a moment more."""
+        self._start_postgres()
+        self._start_redis()
+        self._start_inbox()
+        self._set_web_urls()
+        self._release()
+        for name in self.processes:
+            self._start_process(name)
+        self._wait_for_http()
+
+    def _start_postgres(self) -> None:
+        if not self.environment.get("DATABASE_URL"):
+            postgres = Postgres(self.folder / "postgres", port=self._port("postgres"))
+            self._started(
+                postgres, f"PostgreSQL {postgres.installation.major} ({postgres.installation.source})"
+            )
+            self.environment["DATABASE_URL"] = postgres.url()
+        self.urls["DATABASE_URL"] = self.environment["DATABASE_URL"]
+
+    def _start_redis(self) -> None:
+        if not self.environment.get("REDIS_URL"):
+            redis = Redis(self.folder / "redis", port=self._port("redis"))
+            self._started(redis, "Redis")
+            self.environment["REDIS_URL"] = redis.url()
+        self.urls["REDIS_URL"] = self.environment["REDIS_URL"]
+
+    def _started(self, server: Server, what: str) -> None:
+        self._look_for_stop()
+        self.servers.append(server)
+        server.start()
+        self.printer.line("run", f"{what} on 127.0.0.1:{server.port}")
+
+    def _start_inbox(self) -> None:
+        self.urls["INBOX_URL"] = ""
+        if self.environment.get("MAIL_URL"):
+            return
+        smtp, http = self._port("smtp"), self._port("inbox")
+        command = python_command("dev.inbox", "--smtp-port", smtp, "--http-port", http)
+        self._start_child("inbox", command, self.environment)
+        self.environment["MAIL_URL"] = f"smtp://{LOOPBACK}:{smtp}"
+        self.urls["INBOX_URL"] = f"http://{LOOPBACK}:{http}"
+
+    def _set_web_urls(self) -> None:
+        liked = self.environment.get("PORT", "")
+        self.web_port = free_port(int(liked)) if liked.isdigit() else self._port("web")
+        self.urls["API_URL"] = f"http://{LOOPBACK}:{self.web_port}"
+        self.urls["OPS_URL"] = f"{self.urls['API_URL']}/ops"
+        self.environment.setdefault("PUBLIC_URL", self.urls["API_URL"])
+        self.flower_port = self._port("flower") if "flower" in self.processes else 0
+        self.urls["FLOWER_URL"] = f"http://{LOOPBACK}:{self.flower_port}" if self.flower_port else ""
+
+    def _port(self, name: str) -> int:
+        return free_port(self.liked_ports.get(name, 0))
+
+    def _release(self) -> None:
+        """Migrate, as the platform's release phase does."""
+        child = self._child("release", read_procfile(ROOT / "Procfile")["release"], self.environment)
+        child.start(self.printer)
+        try:
+            self._wait("release", lambda: child.returncode() is not None, RELEASE_SECONDS)
+        finally:
+            child.stop(seconds=5)
+        if child.returncode() != 0:
+            raise DevError(with_last_lines(child))
+
+    def _start_process(self, name: str) -> None:
+        command = for_a_desk(read_procfile(ROOT / "Procfile")[name])
+        ports = {"web": self.web_port, "flower": self.flower_port}
+        port = {"PORT": str(ports[name])} if name in ports else {}
+        self._start_child(name, command, {**self.environment, **port})
+
+    def _start_child(self, name: str, command: str, environment: Mapping[str, str]) -> None:
+        self._look_for_stop()
+        self.children.append(self._child(name, command, environment).start(self.printer))
+
+    def _child(self, name: str, command: str, environment: Mapping[str, str]) -> Child:
+        return Child(name, command, environment, folder=ROOT)
+
+    def _wait_for_http(self) -> None:
+        if self.urls["INBOX_URL"]:
+            address = f"{self.urls['INBOX_URL']}/messages?brief=1"
+            self._wait("inbox", lambda: status_of(address) == 200, READY_SECONDS)
+        self._wait("web", lambda: status_of(f"{self.urls['API_URL']}/readyz") == 200, READY_SECONDS)
+
+    def wait_for_worker(self) -> None:
+        """Until our worker answers over the broker. Call it last: the question costs a second of a core."""
+        self._wait("worker", self._worker_answers, READY_SECONDS)
+
+    def _worker_answers(self) -> bool:
+        """Ask with the project's Celery settings (its code would take seconds more to load), and by name: a broker
+        that was given to us may have other workers.
+        """
+        name = f"celery@{socket.gethostname()}"
+        answer = self.run_command(
+            f"celery --config celery_config inspect ping --destination {name} --timeout 1 --json"
+        )
+        return answer.returncode == 0 and "pong" in answer.stdout
+
+    def _wait(self, name: str, check: Callable[[], bool], seconds: float) -> None:
+        """Until `check` holds; ends early when a child died or a stop was asked for."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self._look_for_stop()
+            self.look_for_deaths()
+            if check():
+                return
+            self.stop_asked.wait(0.1)
+        raise DevError(f"{name} does not answer after {seconds:.0f} s; its log is above")
+
+    def _look_for_stop(self) -> None:
+        if self.stop_asked.is_set():
+            raise Interrupted
+
+    def look_for_deaths(self) -> None:
+        """Raises `DevError` with the last lines when something that should run does not."""
+        child = ended(self.children)
+        if child is not None:
+            raise DevError(with_last_lines(child))
+        for server in self.servers:
+            if not server.is_running():
+                raise DevError(f"{server.name} ended unexpectedly; its log: {server.log}")
+
+    def run_command(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Run a shell line of the project in the stack's environment, a minute at most; captures output."""
+        try:
+            return subprocess.run(
+                ["/bin/sh", "-c", f"exec {command}"],
+                cwd=ROOT,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=COMMAND_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise DevError(f"`{command}` did not end within {COMMAND_SECONDS:.0f} s") from error
+
+    def create_key(self, name: str) -> str:
+        """A new client of that name; returns its API key."""
+        answer = self.run_command(f"flask --app app clients create {name} --json")
+        try:
+            return str(json.loads(answer.stdout)["api_key"])
+        except (ValueError, KeyError, TypeError) as error:
+            words = (answer.stderr or answer.stdout).strip().splitlines()[-1:]
+            raise DevError(f"cannot create an API key: {''.join(words) or 'no answer'}") from error
+
+    def stop(self) -> None:
+        """Web, beat and Flower; the worker; the inbox; Redis; PostgreSQL last."""
+        children = {child.name: child for child in self.children}
+        first = [children[name] for name in ("web", "beat", "flower") if name in children]
+        for child in first:
+            child.ask_to_stop()
+        for child in first:
+            self._stop_child(child, WEB_STOP_SECONDS)
+        for name, seconds in (("worker", WORKER_STOP_SECONDS), ("inbox", INBOX_STOP_SECONDS)):
+            if name in children:
+                self._stop_child(children[name], seconds)
+        for server in reversed(self.servers):
+            server.stop()
+        self.children, self.servers = [], []
+
+    def _stop_child(self, child: Child, seconds: float) -> None:
+        if not child.stop(seconds=seconds):
+            self.printer.line("run", f"{child.name} did not stop within {seconds:.0f} s and was killed")
+
+
+def for_a_desk(command: str) -> str:
+    """A Procfile line for one machine: reachable from nowhere else, and without Celery's banners."""
+    return re.sub(r"^celery ", "celery --quiet ", command.replace("0.0.0.0", LOOPBACK))
+
+
+def status_of(url: str, headers: Mapping[str, str] | None = None) -> int:
+    """The HTTP status of a GET; 0 when nothing answers."""
+    try:
+        request = urllib.request.Request(url, headers=dict(headers or {}))
+        with _opener.open(request, timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except (OSError, ValueError):
+        return 0
+
+
+# Our own services are asked directly, whatever proxy the environment names.
+_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def with_last_lines(child: Child) -> str:
+    """What ended and its last lines, for a person."""
+    lines = "\n".join(f"    {line}" for line in child.last_lines)
+    return f"{how_it_ended(child)}; its last lines:\n{lines}" if lines else f"{how_it_ended(child)}, silently"

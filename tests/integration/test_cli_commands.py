@@ -1,0 +1,197 @@
+"""The commands as people and scripts run them: real processes, exit codes, data on stdout, words on stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+import app
+from db import clients, ids
+from db.delivery_state import State
+from db.session import Database
+from dev.postgres import Postgres
+from tests.factories import Factory
+
+ROOT = Path(__file__).parents[2]
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(database_url: str) -> Run:
+    """`flask --app app …` in this process, with DATABASE_URL."""
+
+    def call(*arguments: str, **environment: str) -> Result:
+        given = {"DATABASE_URL": database_url, **environment}
+        return app.application.test_cli_runner().invoke(args=arguments, env=given, catch_exceptions=False)
+
+    return call
+
+
+@pytest.fixture
+def run_alone(database_url: str) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """`flask --app app …` in a process of its own, with DATABASE_URL and nothing else set."""
+
+    def call(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "flask", "--app", "app", *arguments],
+            cwd=ROOT,
+            env={"PATH": os.environ["PATH"], "DATABASE_URL": database_url, **environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return call
+
+
+def data(done: Result) -> Any:
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_process_needs_nothing_but_the_database(run_alone: Callable[..., Any]) -> None:
+    made = run_alone("clients", "create", "shop", "--json")
+    assert made.returncode == 0, made.stderr
+    assert json.loads(made.stdout)["name"] == "shop"
+    refused = run_alone("clients", "create", "shop", "--json")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    unreachable = run_alone("release", DATABASE_URL="postgresql://postgres@127.0.0.1:1/nowhere")
+    assert (unreachable.returncode, "Traceback" in unreachable.stderr) == (3, False)
+
+
+def test_a_client_is_made_once_and_its_key_works(run: Run, database: Database) -> None:
+    made = data(run("clients", "create", "shop", "--return-url", "https://host.example/", "--json"))
+    assert set(made) == {"client_id", "name", "api_key"}
+    known = clients.authenticate(database, made["api_key"])
+    assert known is not None
+    assert (ids.public("cli", known.id), known.name) == (made["client_id"], "shop")
+    assert known.return_urls == ("https://host.example/",)
+    again = run("clients", "create", "shop", "--json")
+    assert (again.exit_code, again.stdout) == (1, "")
+    assert "shop" in again.stderr
+
+
+def test_without_json_the_key_alone_is_on_stdout(run: Run, database: Database) -> None:
+    done = run("clients", "create", "shop")
+    assert re.fullmatch(r"cs_live_[a-z0-9]{10}_[a-z0-9]{32}\n", done.stdout)
+    assert "not shown again" in done.stderr
+
+
+def test_clients_are_listed_disabled_and_keys_made_and_revoked(run: Run, database: Database) -> None:
+    first = clients.create(database, "shop")
+    second = data(run("keys", "create", "shop", "--json"))["api_key"]
+    assert data(run("clients", "list", "--json"))[0]["keys"] == 2
+    assert data(run("keys", "revoke", first.key[:18], "--json"))["revoked_at"]
+    assert clients.authenticate(database, first.key) is None
+    assert clients.authenticate(database, second)
+    assert data(run("clients", "disable", "shop", "--json"))["disabled_at"]
+    listed = data(run("clients", "list", "--json"))
+    assert [(c["name"], c["keys"], c["disabled_at"] is not None) for c in listed] == [("shop", 1, True)]
+    table = run("clients", "list").stdout
+    assert "shop" in table
+    assert first.key not in table
+
+
+def test_the_outbox_is_counted_listed_and_shown(run: Run, make: Factory) -> None:
+    failed, waiting = make.in_state(State.FAILED), make.in_state(State.PENDING)
+    stats = data(run("outbox", "stats", "--json"))
+    assert stats["counts"] == {**dict.fromkeys(State, 0), "failed": 1, "pending": 1}
+    assert stats["oldest_due_seconds"] >= 0
+    listed = data(run("outbox", "list", "--json"))
+    assert [item["id"] for item in listed] == [ids.public("dlv", waiting), ids.public("dlv", failed)]
+    only = data(run("outbox", "list", "--status", "failed", "--json"))
+    assert [item["failure_code"] for item in only] == ["mailbox_unavailable"]
+    by_delivery = data(run("outbox", "show", ids.public("dlv", failed), "--json"))
+    by_verification = data(run("outbox", "show", by_delivery["verification"]["verification_id"], "--json"))
+    assert by_delivery["delivery"] == by_verification["delivery"]
+    text = run("outbox", "show", ids.public("dlv", failed)).stdout
+    assert "mailbox_unavailable" in text
+    assert "person@example.com" not in text
+
+
+REFUSED = [
+    (("clients", "disable", "nobody"), 1),
+    (("keys", "create", "nobody"), 1),
+    (("keys", "revoke", "cs_live_aaaaaaaaaa"), 1),
+    (("outbox", "show", f"dlv_{'0' * 32}"), 1),
+    (("outbox", "show", "nonsense"), 1),
+    (("clients", "create"), 2),
+    (("clients", "create", "a/b"), 2),
+    (("clients", "create", "a", "--return-url", "javascript:x"), 2),
+    (("outbox", "list", "--status", "nonsense"), 2),
+    (("outbox", "list", "--limit", "0"), 2),
+    (("nonsense",), 2),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code"), REFUSED)
+def test_what_cannot_be_done_has_an_exit_code_and_one_clear_line(
+    run: Run, arguments: tuple[str, ...], code: int
+) -> None:
+    done = run(*arguments)
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert "Error" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "words"),
+    [
+        ("postgresql://postgres@127.0.0.1:1/nowhere", 3, "DATABASE_URL"),
+        ("", 2, "DATABASE_URL"),
+        ("mysql://x", 2, "DATABASE_URL"),
+    ],
+)
+def test_an_unreachable_database_and_a_bad_setting_are_told_apart(
+    run: Run, url: str, code: int, words: str
+) -> None:
+    for command in (("clients", "list"), ("release",)):
+        done = run(*command, DATABASE_URL=url)
+        assert done.exit_code == code, done.stderr
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_release_migrates_an_empty_database_and_leaves_a_receipt(run: Run, postgres: Postgres) -> None:
+    url = postgres.create_database("release_of_an_empty_one")
+    early = run("clients", "list", DATABASE_URL=url)
+    assert (early.exit_code, "release" in early.stderr) == (1, True)
+    first = data(run("release", "--json", DATABASE_URL=url, HEROKU_SLUG_COMMIT="abc123"))
+    assert (first["commit"], first["schema_before"], first["outcome"]) == ("abc123", None, "done")
+    second = data(run("release", "--json", DATABASE_URL=url, SOURCE_VERSION="def456"))
+    assert second["schema_before"] == second["schema_after"] == first["schema_after"]
+    opened = Database(url, statement_timeout=4.0, size=1)
+    with opened.transaction() as tx:
+        rows = tx.execute(
+            "SELECT commit, outcome, finished_at >= started_at AS ok FROM releases ORDER BY id"
+        ).fetchall()
+    opened.close()
+    assert rows == [
+        {"commit": "abc123", "outcome": "done", "ok": True},
+        {"commit": "def456", "outcome": "done", "ok": True},
+    ]
+    postgres.drop_database("release_of_an_empty_one")
+
+
+def test_release_leaves_the_schema_of_a_newer_release_alone(run: Run, make: Factory) -> None:
+    make.execute("UPDATE alembic_version SET version_num = 'from_the_future'")
+    done = data(run("release", "--json"))
+    assert done["schema_before"] == done["schema_after"] == "from_the_future"
+
+
+def test_a_migration_that_fails_is_refused_and_recorded(run: Run, make: Factory) -> None:
+    make.execute("DELETE FROM alembic_version")  # so that it would create what is there
+    done = run("release")
+    assert done.exit_code == 1
+    assert "Traceback" not in done.stderr
+    assert make.one("SELECT outcome FROM releases") == {"outcome": "failed"}
