@@ -19,13 +19,16 @@ _GIT_SECONDS = 5
 @json_option
 def release(as_json: bool) -> None:
     """Migrate the database and leave a receipt of it."""
-    from db import releases  # noqa: PLC0415 (alembic takes its time to load)
+    from db import durability, releases  # noqa: PLC0415 (alembic takes its time to load)
 
     url, _ = connection()
-    done = releases.migrate(open_database(), url, _commit())
+    database = open_database()
+    done = releases.migrate(database, url, _commit())
     was = done.schema_before or "empty"
     answer(asdict(done), as_json, [f"schema {was} -> {done.schema_after}"])
     say(f"Release {done.commit} is done in {done.seconds:.1f} s.")
+    for setting in durability.switched_off(database):
+        say(f"PostgreSQL runs with {setting} = off: a crash may lose what was committed. Switch it on.")
 
 
 def _commit() -> str:

@@ -8,8 +8,10 @@ from typing import Any
 from celery import bootsteps
 from celery.signals import worker_shutting_down
 
+from db import durability
 from db.errors import CountersignError
 from db.logs import get_logger
+from db.session import Database
 from tasks.shutdown import SHUTDOWN
 from tasks.takeover import Takeover
 
@@ -51,13 +53,22 @@ class SweepTimer(bootsteps.StartStopStep):
         from tasks.runtime import courier  # noqa: PLC0415 (it imports the application, which imports this)
 
         takeover = self._takeover = Takeover(courier())
+        checked = False
         while not self._stop.wait(takeover.interval):
             try:
+                checked = checked or _check_durability(courier().database)
                 takeover.run_once()
             except CountersignError as error:
                 log.warning("timer_sweep_failed", reason=type(error).__name__)
             except Exception:
                 log.exception("timer_sweep_raised", alert=True)
+
+
+def _check_durability(database: Database) -> bool:
+    """Once a process, at the first answer of the database: without durability no guarantee holds."""
+    for setting in durability.switched_off(database):
+        log.error("durability_off", variable=setting, alert=True)
+    return True
 
 
 @worker_shutting_down.connect(weak=False)

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from alembic import command
 
-from db import schema
+from db import durability, schema
 from db.delivery_state import ALLOWED_IN, REQUIRED_IN, State
 from db.session import Database
 from dev.postgres import Postgres
@@ -124,3 +124,10 @@ def test_an_account_has_one_requested_verification_a_purpose(make: Factory) -> N
         make.execute(
             "UPDATE verifications SET account_id = %s WHERE id = %s", first.account_id, second.verification_id
         )
+
+
+def test_a_database_that_may_forget_is_noticed(database: Database) -> None:
+    assert "fsync" in durability.switched_off(database), "the tests' own server runs without"
+    with database.transaction() as tx:
+        tx.execute("SELECT set_config('synchronous_commit', 'off', false)")
+    assert "synchronous_commit" in durability.switched_off(database)
