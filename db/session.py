@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -70,6 +71,7 @@ class Database:
             use_lifo=True,
         )
         event.listen(self._pool, "checkout", _refuse_dead_connection)
+        self._patience = _Patience()
 
     def close(self) -> None:
         """Close the idle connections."""
@@ -82,10 +84,7 @@ class Database:
         Raises DatabaseUnavailable when nothing was committed and CommitUnknown when the answer to COMMIT was lost;
         other psycopg errors (constraint names) pass through.
         """
-        try:
-            pooled = self._pool.connect()
-        except (psycopg.OperationalError, exc.SQLAlchemyError) as error:
-            raise DatabaseUnavailable(type(error).__name__) from error
+        pooled = self._check_out()
         connection = cast(DeadlineConnection, pooled.driver_connection)
         connection.deadline = time.monotonic() + self._statement_timeout + _GRACE_SECONDS
         committing = False
@@ -95,9 +94,12 @@ class Database:
                 yield connection
                 committing = True
                 connection.commit()
+            self._patience.answered()
         except _GONE as error:
-            if connection.closed:
-                pooled.invalidate()
+            if time.monotonic() >= connection.deadline:
+                self._patience.waited_in_vain()
+            # Whatever was wrong may be wrong with this connection for good: a read-only phase outlives itself in it.
+            pooled.invalidate()
             kind = CommitUnknown if committing else DatabaseUnavailable
             raise kind(type(error).__name__) from error
         finally:
@@ -105,6 +107,16 @@ class Database:
                 connection.rollback()
             connection.deadline = None
             pooled.close()
+
+    def _check_out(self) -> pool.PoolProxiedConnection:
+        if not self._patience.may_try():
+            raise DatabaseUnavailable("it did not answer others just now")
+        try:
+            return self._pool.connect()
+        except (psycopg.OperationalError, exc.SQLAlchemyError) as error:
+            if isinstance(error, psycopg.errors.ConnectionTimeout):
+                self._patience.waited_in_vain()
+            raise DatabaseUnavailable(type(error).__name__) from error
 
     def _timeouts(self) -> dict[str, str]:
         milliseconds = max(1, int(self._statement_timeout * 1000))
@@ -125,6 +137,39 @@ class Database:
             keepalives_interval=5,
             keepalives_count=3,
         )
+
+
+class _Patience:
+    """Spares others a wait that somebody had in vain: for a second they are refused at once, then one tries.
+
+    Against a frozen server each thread of a process would wait out its time-outs while requests queue behind them.
+    """
+
+    _SECONDS = 1.0
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._until: float | None = None
+
+    def may_try(self) -> bool:
+        """Whether to ask the database now; whoever may, tries for all others."""
+        with self._lock:
+            now = time.monotonic()
+            if self._until is None:
+                return True
+            if now < self._until:
+                return False
+            self._until = now + self._SECONDS
+            return True
+
+    def waited_in_vain(self) -> None:
+        with self._lock:
+            self._until = time.monotonic() + self._SECONDS
+
+    def answered(self) -> None:
+        if self._until is not None:
+            with self._lock:
+                self._until = None
 
 
 # The server went away, was told to stop, turned read-only, or did not answer in time.
