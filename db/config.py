@@ -7,11 +7,17 @@ import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from urllib.parse import urlsplit
 
+import psycopg
 from environs import Env, EnvError, validate
+from psycopg.conninfo import conninfo_to_dict
 
 from db.errors import ConfigurationError
+
+_NOT_A_URL = (
+    "DATABASE_URL must be postgresql://user:password@host:port/name?option=value as libpq reads it: percent-encode what is "
+    "special in user and password (space %20, % %25, / %2F, @ %40), and use options that libpq knows"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +39,21 @@ class DatabaseSettings:
 
 
 def libpq_url(url: str) -> str:
-    """`url` as libpq takes it: platforms write `postgres://`, SQLAlchemy users `postgresql+psycopg://`."""
-    parts = urlsplit(url)
-    if parts.scheme.partition("+")[0] not in {"postgres", "postgresql"}:
+    """`url` as libpq takes it: platforms write `postgres://`, SQLAlchemy users `postgresql+psycopg://`.
+
+    Raises ConfigurationError without echoing it: libpq's own message quotes the password.
+    """
+    scheme, _, rest = url.strip().partition("://")
+    if scheme.partition("+")[0] not in {"postgres", "postgresql"}:
         raise ConfigurationError("DATABASE_URL must start with postgres:// or postgresql://")
-    return parts._replace(scheme="postgresql").geturl()
+    taken = f"postgresql://{rest}"
+    try:
+        ports = str(conninfo_to_dict(taken).get("port") or "5432").split(",")
+    except (psycopg.Error, ValueError):
+        raise ConfigurationError(_NOT_A_URL) from None
+    if not all(port.isdecimal() and 0 < int(port) < 65536 for port in ports if port):
+        raise ConfigurationError("DATABASE_URL must name ports between 1 and 65535")
+    return taken
 
 
 def parse_token_keys(text: str) -> dict[str, bytes]:
@@ -63,9 +79,15 @@ def parse_token_keys(text: str) -> dict[str, bytes]:
     return keys
 
 
+_LONGEST_SECONDS = 10 * 365 * 86_400.0  # what PostgreSQL can still add to the present, by far
+_LONGEST_STATEMENT = 4.0  # claims look back five seconds, the longest a transaction may take (tasks/slots.py)
+
+
 def positive_seconds(env: Env, name: str, default: float) -> float:
     """A number of seconds above zero; decimals are fine."""
-    return float(env.float(name, default, validate=validate.Range(min=0, min_inclusive=False)))
+    return float(
+        env.float(name, default, validate=validate.Range(min=0, min_inclusive=False, max=_LONGEST_SECONDS))
+    )
 
 
 def named(error: EnvError) -> ConfigurationError:
@@ -100,9 +122,15 @@ def connection() -> tuple[str, float]:
     """The libpq URL and the statement time-out in seconds: all that commands need. Raises ConfigurationError."""
     env = Env()
     try:
-        return libpq_url(env.str("DATABASE_URL")), positive_seconds(env, "STATEMENT_TIMEOUT_SECONDS", 4.0)
+        url, timeout = (
+            libpq_url(env.str("DATABASE_URL")),
+            positive_seconds(env, "STATEMENT_TIMEOUT_SECONDS", 4.0),
+        )
     except EnvError as error:
         raise named(error) from None
+    if timeout > _LONGEST_STATEMENT:
+        raise ConfigurationError(f"STATEMENT_TIMEOUT_SECONDS must be at most {_LONGEST_STATEMENT:g}")
+    return url, timeout
 
 
 @cache

@@ -87,10 +87,6 @@ class Facts:
             ),
         )
 
-    def begun_without_open(self, lease_token: int) -> bool:
-        """Whether no earlier hand-over was open when this lease began."""
-        return not any(attempt.lease_token < lease_token for attempt in self.open_attempts)
-
 
 @dataclass(frozen=True, slots=True)
 class AttemptResult:
@@ -142,14 +138,21 @@ class Policy(Protocol):
 
 
 def settle(
-    facts: Facts, lease_token: int, result: AttemptResult, policy: Policy, *, pauses: bool = False
+    facts: Facts,
+    lease_token: int,
+    result: AttemptResult,
+    policy: Policy,
+    *,
+    begun_with_open: bool = False,
+    pauses: bool = False,
 ) -> Move:
     """sending -> where `result` leads. `facts` are those before the attempt's outcome was written.
 
+    `begun_with_open` says that an earlier hand-over was open when the lease began: such a lease spends no attempt.
     `pauses` says that the provider is paused with it: the row is due at once then, behind all that waits already, so
     that the next probe is another mail.
     """
-    counted = int(facts.begun_without_open(lease_token))
+    counted = int(not begun_with_open)
     after = facts.with_outcome(lease_token, result.outcome)
     attempt_count = facts.delivery.attempt_count + counted
     match result.outcome:
@@ -180,7 +183,10 @@ def reclaim(facts: Facts, policy: Policy) -> Move:
     """sending -> back, once the lease ran out."""
     delivery = facts.delivery
     lost_count = delivery.lost_count + 1
-    after = facts.with_outcome(delivery.lease_token, Outcome.LOST)
+    own = next((a for a in facts.attempts if a.lease_token == delivery.lease_token), None)
+    # A result that came between the lease's end and this reclaim stands.
+    settled_late = own is not None and own.outcome is not None
+    after = facts if settled_late else facts.with_outcome(delivery.lease_token, Outcome.LOST)
     if lost_count >= policy.max_attempts:
         failed = _failed(FailureCategory.INTERNAL, "lease_lost", losses=1)
         return replace(failed, still_open=bool(after.open_attempts))
@@ -205,17 +211,23 @@ def end_overdue_pending(*, waited_for_provider: bool) -> Move:
     return _ended_by_gate(None, waited_for_provider=waited_for_provider)
 
 
-def end_overdue_unknown(facts: Facts, policy: Policy, *, may_replay: bool, paused: bool) -> Move | None:
+def end_overdue_unknown(
+    facts: Facts, policy: Policy, *, may_replay: bool, paused: bool, has_early_step: bool = False
+) -> Move | None:
     """unknown -> back when every attempt is closed, failed when nothing can resolve it any more, else put off.
 
     `may_replay` says that a replay is or will be allowed; `paused` that its provider does not take mail now. None: the next
     claim takes it.
     """
     if not facts.open_attempts:
-        return _back(facts, facts.now, policy)
+        # Not at once: the late answer was a refusal.
+        return _back(facts, facts.now + timedelta(seconds=policy.after_refusal()), policy)
     window_end = evidence_window_end(facts.open_attempts, policy)
     if facts.now < window_end:
-        return Move(State.UNKNOWN, next_attempt_at=window_end, still_open=True)
+        if has_early_step and not paused:
+            return None
+        at = facts.now + timedelta(seconds=policy.after_refusal()) if has_early_step else window_end
+        return Move(State.UNKNOWN, next_attempt_at=min(at, window_end), still_open=True)
     if not may_replay:
         return replace(_failed(FailureCategory.UNRESOLVED, "outcome_unresolved"), still_open=True)
     if paused:
@@ -277,8 +289,8 @@ def _into_unknown(facts: Facts, policy: Policy) -> Move:
     at = window_end if wait is None else facts.now + timedelta(seconds=wait)
     if facts.now < window_end:
         at = min(at, window_end)
-    if at <= facts.now:  # a replay was due and did not happen: not again at once
-        at = facts.now + timedelta(seconds=policy.after_refusal())
+    if at <= facts.now:  # a replay was due and did not happen: not again at once, and more and more seldom
+        at = facts.now + timedelta(seconds=policy.after_transient(max(checks, 1)))
     return Move(State.UNKNOWN, next_attempt_at=at, still_open=True)
 
 

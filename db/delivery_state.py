@@ -96,6 +96,7 @@ TRANSITIONS: MappingProxyType[tuple[State, Event], frozenset[State]] = MappingPr
         (_S.PENDING, _E.CLAIM): frozenset({_S.SENDING, _S.FAILED}),  # failed: the address is suppressed
         (_S.PENDING, _E.CLOSE_GATE): frozenset({_S.EXPIRED, _S.CANCELLED}),
         (_S.PENDING, _E.END_OVERDUE): frozenset({_S.EXPIRED}),
+        (_S.PENDING, _E.EVIDENCE): frozenset({_S.ACCEPTED}),
         # sending: leased
         (_S.SENDING, _E.HAND_OVER): frozenset({_S.SENDING}),
         (_S.SENDING, _E.SETTLE_ACCEPTED): frozenset({_S.ACCEPTED}),

@@ -5,7 +5,7 @@ Every step is one short transaction. None is open during a network call.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -85,8 +85,20 @@ def claim(
 
     Only rows that were leased are returned; the statement also ends suppressed ones and puts off unknown ones.
     """
+    for _ in range(_ENDED_AT_ONCE):
+        rows = _claim_once(database, terms, position, limit)
+        leased = [_lease(row, terms.sender) for row in rows if row["lease_owner"] is not None]
+        if leased or not rows:
+            return leased
+    return []
+
+
+_ENDED_AT_ONCE = 1000  # suppressed or put off, before a claim gives up
+
+
+def _claim_once(database: Database, terms: ClaimTerms, position: Position, limit: int) -> list[Row]:
     with database.transaction() as tx:
-        rows = tx.execute(
+        return tx.execute(
             SQL["claim"],
             {
                 **_position(position),
@@ -99,7 +111,6 @@ def claim(
                 "limit": limit,
             },
         ).fetchall()
-    return [_lease(row, terms.sender) for row in rows if row["lease_owner"] is not None]
 
 
 def has_due_work(database: Database, terms: ClaimTerms, position: Position = BEGINNING) -> bool:
@@ -156,6 +167,10 @@ def settle(
     A result whose lease has ended changes no row, unless it is acceptance (evidence) or `not_sent` by the holder. Safe to
     repeat after CommitUnknown.
     """
+    found = lease.action == "look_up" and result.outcome is Outcome.ACCEPTED
+    evidence = Evidence.LOOKUP if found else Evidence.RESPONSE
+    if found:  # this lease sent nothing; it found what an earlier one had sent
+        result = replace(result, outcome=Outcome.NOT_SENT, error_code="lookup_found")
     with database.transaction() as tx:
         facts = deliveries.lock(tx, lease.delivery_id)
         held = _holds(facts, lease, result.outcome)
@@ -163,20 +178,39 @@ def settle(
             return Settled(facts.delivery.status)  # an earlier try whose answer was lost
         deliveries.record_attempt(tx, facts, _attempt_of(lease, release), result, stale=not held)
         state = facts.delivery.status
-        if held:
-            to = rules.settle(facts, lease.token, result, policy, pauses=refusal is not None)
+        if found or (result.outcome is Outcome.ACCEPTED and not held):
+            if state is not State.ACCEPTED:
+                state = _move(tx, facts, rules.accept(evidence), result)
+        elif held:
+            to = rules.settle(
+                facts,
+                lease.token,
+                result,
+                policy,
+                begun_with_open=lease.payload_digest is not None,
+                pauses=refusal is not None,
+            )
             state = _move(tx, facts, to, result)
-        elif result.outcome is Outcome.ACCEPTED and state is not State.ACCEPTED:
-            state = _move(tx, facts, rules.accept(Evidence.RESPONSE), result)
-        if refusal is not None:
-            provider_pauses.pause(tx, lease.provider, lease.sender, refusal, refused_after=lease.claimed_at)
-        elif lease.is_probe and result.outcome in _PROVIDER_WORKS:
-            provider_pauses.clear(tx, lease.provider, lease.sender)
+        if held:
+            _note_provider(tx, lease, result, refusal)
     return Settled(state, stale=not held)
 
 
-# What a provider can only say when it takes mail from us.
-_PROVIDER_WORKS = frozenset({Outcome.ACCEPTED, Outcome.TRANSIENT, Outcome.PERMANENT})
+def _note_provider(tx: Tx, lease: Lease, result: AttemptResult, refusal: Refusal | None) -> None:
+    """What the result says of the provider; one that came late says nothing of it now."""
+    if refusal is not None:
+        provider_pauses.pause(tx, lease.provider, lease.sender, refusal, refused_after=lease.claimed_at)
+    elif lease.is_probe and _provider_spoke(lease, result):
+        provider_pauses.clear(tx, lease.provider, lease.sender)
+
+
+def _provider_spoke(lease: Lease, result: AttemptResult) -> bool:
+    """Whether the provider itself answered, and not somebody on the way to it (a template error, say)."""
+    if lease.action == "look_up":
+        return result.error_code in {"lookup_found", "lookup_not_found"}
+    return result.outcome is Outcome.ACCEPTED or (
+        result.outcome in {Outcome.TRANSIENT, Outcome.PERMANENT} and result.response_status is not None
+    )
 
 
 def _holds(facts: Facts, lease: Lease, outcome: Outcome) -> bool:

@@ -15,7 +15,9 @@ WITH configured AS MATERIALIZED (
     FROM configured WHERE paused_until IS NULL OR paused_until <= now()
     ORDER BY rank LIMIT 1
 ), unknown AS MATERIALIZED (
-    SELECT o.id, o.next_attempt_at, o.open_provider AS provider, plan.action, hand_over.window_end
+    SELECT o.id, o.next_attempt_at, o.open_provider AS provider, plan.action,
+           least(hand_over.window_end, (SELECT p.paused_until FROM configured p
+                                        WHERE p.name = o.open_provider AND p.paused_until > now())) AS window_end
     FROM email_outbox o
     LEFT JOIN configured c ON c.name = o.open_provider AND (c.paused_until IS NULL OR c.paused_until <= now())
     CROSS JOIN LATERAL (
@@ -40,9 +42,13 @@ WITH configured AS MATERIALIZED (
             WHEN now() < hand_over.window_end THEN 'put_off'
         END AS action
     ) plan
-    WHERE o.status = 'unknown' AND o.next_attempt_at <= now()
-      AND (o.next_attempt_at, o.id) >= (%(unknown_from_at)s, %(unknown_from_id)s)
-      AND plan.action IS NOT NULL
+    WHERE o.id = ANY (ARRAY(
+            -- bounded: what no claim can take waits here until the sweep has moved it
+            SELECT id FROM email_outbox
+            WHERE status = 'unknown' AND next_attempt_at <= now()
+              AND (next_attempt_at, id) >= (%(unknown_from_at)s, %(unknown_from_id)s)
+            ORDER BY next_attempt_at, id LIMIT 100))
+      AND o.status = 'unknown' AND o.next_attempt_at <= now() AND plan.action IS NOT NULL
     ORDER BY o.next_attempt_at, o.id
     LIMIT %(limit)s
     FOR UPDATE OF o SKIP LOCKED

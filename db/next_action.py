@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from db import advice
-from db.delivery_state import State
+from db.delivery_state import Outcome, State
 from db.phases import Status
-from db.views import Known, NextAction, clock
+from db.views import Known, NextAction, Pause, clock, mask
 
 # A healthy worker takes due work within a second; the sweep finds what it missed within two of its rounds.
 _SUSPICIOUS_SECONDS = 45.0
@@ -17,6 +18,13 @@ def decide(known: Known) -> NextAction:
     """The verification first; while it is requested, its delivery."""
     verification = known.verification
     match verification.status:
+        case Status.CONSUMED if known.token_leaked:
+            return NextAction(
+                "token_leaked",
+                "The address was confirmed although no mail with the token had left: the token leaked, and the confirmation "
+                "proves nothing. Check who can read TOKEN_KEYS and the database, put a new key in front of TOKEN_KEYS, and "
+                "have the host treat this address as unconfirmed.",
+            )
         case Status.CONSUMED:
             return NextAction("done", "Nothing: the address was confirmed. A new link needs a new request.")
         case Status.SUPERSEDED:
@@ -27,7 +35,9 @@ def decide(known: Known) -> NextAction:
             )
         case Status.CANCELLED:
             return NextAction(
-                "request_again", "Nothing: it was cancelled and its link is dead." + _still_out(known)
+                "none",
+                "Nothing: it was cancelled, by its client or by a recipient who did not ask for it, and its link is dead. "
+                "Send another only if the person asks for it." + _still_out(known),
             )
         case Status.EXPIRED:
             return NextAction(
@@ -51,25 +61,76 @@ def _still_out(known: Known) -> str:
 def _pending(known: Known) -> NextAction:
     due = known.delivery.next_attempt_at
     assert due is not None, "a pending delivery has a time"
+    pauses = _pauses_that_matter(known)
+    blocked = bool(pauses) and not _another_is_free(known, pauses)
     if due > known.now:
-        return NextAction(
-            "wait_for_retry",
-            f"Attempt {known.delivery.attempt_count + 1} in {_span(due, known.now)}.{_because(known)}",
-            due,
-        )
-    if known.pauses:
-        paused = ", ".join(f"{p.provider} until {clock(p.until)} ({p.code})" for p in known.pauses)
+        text = f"Attempt {known.delivery.attempt_count + 1} in {_span(due, known.now)}.{_because(known)}"
+        if not pauses:
+            return NextAction("wait_for_retry", text, due)
+        at = max(due, min(pause.until for pause in pauses)) if blocked else due
+        return NextAction("wait_for_retry", f"{text} {_told(pauses, blocked=blocked)}", at)
+    if blocked:
         return NextAction(
             "wait_for_provider",
-            f"Due, but held back while a provider is paused: {paused}. It is tried again by itself when the pause ends.",
-            known.pauses[0].until,
+            f"Due. {_told(pauses, blocked=True)}",
+            min(pause.until for pause in pauses),
         )
     waited = f"Waits for a worker; due since {_span(known.now, due)}."
+    also = f" {_told(pauses, blocked=False)}" if pauses else ""
     if (known.now - due).total_seconds() > _SUSPICIOUS_SECONDS:
         return NextAction(
-            "check_workers", f"{waited} That is long: check that a worker runs and reaches the database.", due
+            "check_workers",
+            f"{waited} That is long: check that a worker runs and reaches the database.{also}",
+            due,
         )
-    return NextAction("wait_for_worker", waited, due)
+    return NextAction("wait_for_worker", waited + also, due)
+
+
+def _pauses_that_matter(known: Known) -> tuple[Pause, ...]:
+    """Those of this delivery's sender, where a refusal of its own tells who that is; else all there are.
+
+    The provider of an open hand-over is the only one that counts: a replay never goes to another.
+    """
+    if known.delivery.open_provider:
+        return tuple(pause for pause in known.pauses if pause.provider == known.delivery.open_provider)
+    senders = {
+        pause.sender
+        for pause in known.pauses
+        for attempt in known.attempts
+        if attempt.outcome is Outcome.REFUSED_US
+        and attempt.provider == pause.provider
+        and attempt.started_at <= pause.refused_at
+    }
+    return tuple(pause for pause in known.pauses if not senders or pause.sender in senders)
+
+
+def _another_is_free(known: Known, pauses: Sequence[Pause]) -> bool:
+    """Whether a provider that workers used lately is not paused, or took mail after it was: from another sender then.
+
+    MAIL_URL, which says what is configured, is the workers' alone.
+    """
+    refused = {pause.provider: pause.refused_at for pause in pauses}
+    return any(
+        provider.name not in refused
+        or (provider.accepted_at is not None and provider.accepted_at > refused[provider.name])
+        for provider in known.providers
+    )
+
+
+def _told(pauses: Sequence[Pause], *, blocked: bool) -> str:
+    """Who is paused until when and why, what to do about it, and what it means here."""
+    told = " ".join(_pause_words(pause) for pause in pauses)
+    if blocked:
+        return f"{told} No other provider is known here; it is tried again by itself when the pause ends."
+    return f"{told} Another provider may take it before."
+
+
+def _pause_words(pause: Pause) -> str:
+    who = f"{pause.provider} is paused for {mask(pause.sender)} until {clock(pause.until)}"
+    if pause.by_operator:
+        return f"{who}, by an operator."
+    mend = advice.mend(pause.code)
+    return f"{who} ({pause.code})." + (f" {mend}" if mend else "")
 
 
 def _sending(known: Known) -> NextAction:
@@ -108,9 +169,13 @@ def _unknown(known: Known) -> NextAction:
     return NextAction(
         "wait_for_evidence",
         f"{may_have_it} At {clock(due)} it is looked up, repeated with the same bytes, or put off, whichever its provider "
-        "allows; evidence (an answer, a webhook, the used link) ends that at any time.",
+        f"allows; evidence (an answer, a webhook, the used link) ends that at any time.{_paused(known)}",
         due,
     )
+
+
+def _paused(known: Known) -> str:
+    return "".join(f" {_pause_words(pause)}" for pause in _pauses_that_matter(known))
 
 
 def _accepted(known: Known) -> NextAction:
@@ -170,7 +235,7 @@ def _because(known: Known) -> str:
     code = known.delivery.last_error
     if code is None:
         return ""
-    sentence = advice.explain(code)
+    sentence = advice.cause(code)
     return f" The last one ended with {code}." + (f" {sentence}" if sentence else "")
 
 

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
-from db import deliveries, provider_pauses
+from db import deliveries, ids, provider_pauses
 from db import delivery_rules as rules
 from db.deliveries import SQL
 from db.delivery_rules import Facts, Policy, ProviderTraits
-from db.delivery_state import CLOSING_OUTCOMES
+from db.delivery_state import CLOSING_OUTCOMES, State
+from db.logs import get_logger
 from db.session import Database, Row, Tx
+
+log = get_logger(__name__)
 
 BATCH = 100  # rows locked together: a few milliseconds
 
@@ -101,8 +104,11 @@ def _end_unknown(tx: Tx, row: Row, facts: Facts, policy: Policy, terms: UnknownT
     traits = next((p for p in terms.providers if p.name == facts.delivery.open_provider), None)
     may_replay = not row["is_suppressed"] and rules.may_replay(facts, traits, terms.unknown_budget)
     paused = traits is not None and provider_pauses.all_paused(tx, [traits.name], terms.sender)
-    to = rules.end_overdue_unknown(facts, policy, may_replay=may_replay, paused=paused)
+    early = traits is not None and (traits.can_look_up or (traits.replay_window > 0 and may_replay))
+    to = rules.end_overdue_unknown(facts, policy, may_replay=may_replay, paused=paused, has_early_step=early)
     if to is None:
         return False
     deliveries.move(tx, facts.delivery, to)
+    if to.to is State.FAILED:
+        log.error("outcome_unresolved", delivery_id=ids.public("dlv", facts.delivery.id), alert=True)
     return True

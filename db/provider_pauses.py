@@ -33,7 +33,7 @@ def pause(tx: Tx, provider: str, sender: str, refusal: Refusal, *, refused_after
             "sender": sender,
             "kind": refusal.kind,
             "code": refusal.code,
-            "retry_after": refusal.retry_after,
+            "retry_after": None if refusal.retry_after is None else min(refusal.retry_after, 86_400.0),
             "backoff": list(refusal.backoff),
             "refused_after": refused_after,
         },

@@ -5,11 +5,11 @@
 -- sixteen sends refused together are one refusal.
 INSERT INTO provider_status AS s (provider, sender, kind, code, refusals, refused_at, paused_until)
 VALUES (%(provider)s, %(sender)s, %(kind)s, %(code)s, 1, clock_timestamp(),
-        clock_timestamp() + make_interval(secs => coalesce(%(retry_after)s, (%(backoff)s::float[])[1])))
+        clock_timestamp() + make_interval(secs => greatest(%(retry_after)s::float, (%(backoff)s::float[])[1])))
 ON CONFLICT (provider, sender) DO UPDATE SET
     kind = excluded.kind, code = excluded.code, refusals = s.refusals + 1, refused_at = excluded.refused_at,
-    paused_until = clock_timestamp() + make_interval(secs => coalesce(
-        %(retry_after)s, (%(backoff)s::float[])[least(s.refusals + 1, cardinality(%(backoff)s::float[]))]))
+    paused_until = clock_timestamp() + make_interval(secs => greatest(
+        %(retry_after)s::float, (%(backoff)s::float[])[least(s.refusals + 1, cardinality(%(backoff)s::float[]))]))
 WHERE s.kind <> 'operator' AND s.refused_at < %(refused_after)s
 
 -- name: clear

@@ -20,6 +20,7 @@ from db.views import (
     Failure,
     Known,
     Pause,
+    Provider,
     ProviderEvent,
     Receipt,
     Verification,
@@ -55,7 +56,8 @@ def _known(row: Row) -> Known:
         attempts=tuple(_attempt(item) for item in row["attempts"]),
         events=tuple(_event(item) for item in row["events"]),
         changes=tuple(_change(item) for item in row["changes"]),
-        pauses=tuple(Pause(p["provider"], _moment(p["until"]), p["code"]) for p in row["pauses"]),
+        pauses=tuple(_pause(item) for item in row["pauses"]),
+        providers=tuple(Provider(item["name"], _maybe(item["accepted_at"])) for item in row["providers"]),
         now=row["now"],
     )
 
@@ -171,4 +173,15 @@ def _change(item: Mapping[str, Any]) -> Change:
         code=item["code"],
         provider=item["provider"],
         evidence=item["evidence"],
+    )
+
+
+def _pause(item: Mapping[str, Any]) -> Pause:
+    return Pause(
+        provider=item["provider"],
+        sender=item["sender"],
+        until=_moment(item["until"]),
+        code=item["code"],
+        refused_at=_moment(item["refused_at"]),
+        by_operator=item["kind"] == "operator",
     )

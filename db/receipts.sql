@@ -17,7 +17,8 @@ LEFT JOIN LATERAL (
 WHERE v.id = %(id)s AND (%(client_id)s::uuid IS NULL OR v.client_id = %(client_id)s)
 
 -- name: read_receipt
--- The same with everything that happened to its delivery, and the providers that are paused now.
+-- The same with everything that happened to its delivery, the providers that are paused now, and those that the newest
+-- attempts of all deliveries used: ids are ordered by time, so that is the end of an index.
 SELECT v.id, v.client_id, a.external_id, v.purpose, v.status, v.email, v.expires_at, v.created_at, v.consumed_at,
        v.superseded_by, v.correlation_id, v.idempotency_key, v.metadata,
        o.id AS delivery_id, o.status AS delivery_status, o.next_attempt_at, o.failure_category, o.failure_code,
@@ -26,7 +27,7 @@ SELECT v.id, v.client_id, a.external_id, v.purpose, v.status, v.email, v.expires
        o.gate_reason, o.open_provider, o.last_error, o.provider, o.provider_message_id, o.evidence, o.completed_at,
        o.idempotency_key AS provider_key, o.created_at AS delivery_created_at,
        clock_timestamp() AS now, attempts.list AS attempts, events.list AS events, changes.list AS changes,
-       pauses.list AS pauses
+       pauses.list AS pauses, providers.list AS providers
 FROM verifications v
 JOIN accounts a ON a.id = v.account_id
 JOIN email_outbox o ON o.verification_id = v.id
@@ -51,8 +52,18 @@ CROSS JOIN LATERAL (
 ) changes
 CROSS JOIN LATERAL (
     SELECT coalesce(jsonb_agg(jsonb_build_object(
-               'provider', p.provider, 'until', p.paused_until, 'code', p.code) ORDER BY p.paused_until), '[]') AS list
+               'provider', p.provider, 'sender', p.sender, 'until', p.paused_until, 'code', p.code, 'kind', p.kind,
+               'refused_at', p.refused_at) ORDER BY p.paused_until, p.provider), '[]') AS list
     FROM provider_status p WHERE p.paused_until > clock_timestamp()
 ) pauses
+CROSS JOIN LATERAL (
+    SELECT coalesce(jsonb_agg(jsonb_build_object('name', used.provider, 'accepted_at', used.accepted_at)), '[]') AS list
+    FROM (
+        SELECT newest.provider, max(newest.started_at) FILTER (WHERE newest.outcome = 'accepted') AS accepted_at
+        FROM (SELECT t.provider, t.started_at, t.outcome FROM delivery_attempts t
+              ORDER BY t.delivery_id DESC, t.lease_token DESC LIMIT 50) newest
+        WHERE newest.provider IS NOT NULL GROUP BY newest.provider
+    ) used
+) providers
 WHERE v.id = %(id)s AND (%(client_id)s::uuid IS NULL OR v.client_id = %(client_id)s)
 

@@ -35,6 +35,31 @@ _CONNECT_TIMEOUT_SECONDS = 3
 _GRACE_SECONDS = 1.0  # the server gives up first, so that the client sees an error and not a dead socket
 
 
+class SyncedCursor(psycopg.Cursor[Row]):
+    """Reads answers behind a Sync, which ends the server's turn.
+
+    psycopg would send a mere Flush in pipeline mode, after which the backend counts as active, so that
+    `idle_in_transaction_session_timeout` never frees the locks of a client that was frozen in mid-transaction.
+    """
+
+    def fetchone(self) -> Row | None:
+        self._sync()
+        return super().fetchone()
+
+    def fetchall(self) -> list[Row]:
+        self._sync()
+        return super().fetchall()
+
+    def __iter__(self) -> Iterator[Row]:  # type: ignore[override]
+        self._sync()
+        return super().__iter__()
+
+    def _sync(self) -> None:
+        connection = cast(DeadlineConnection, self.connection)
+        if self.pgresult is None and connection.pipelined is not None:
+            connection.pipelined.sync()
+
+
 class DeadlineConnection(psycopg.Connection[Row]):
     """A connection that closes itself when the database has not answered by `deadline`.
 
@@ -42,6 +67,7 @@ class DeadlineConnection(psycopg.Connection[Row]):
     """
 
     deadline: float | None = None  # time.monotonic()
+    pipelined: psycopg.Pipeline | None = None  # while a transaction is open
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         if timeout is None and self.deadline is not None:
@@ -89,7 +115,7 @@ class Database:
         connection.deadline = time.monotonic() + self._statement_timeout + _GRACE_SECONDS
         committing = False
         try:
-            with connection.pipeline():
+            with connection.pipeline() as connection.pipelined:
                 connection.execute(_LOCAL_TIMEOUTS, self._timeouts())
                 yield connection
                 committing = True
@@ -98,14 +124,16 @@ class Database:
         except _GONE as error:
             if time.monotonic() >= connection.deadline:
                 self._patience.waited_in_vain()
+            # An error that the server itself reported, on a connection that lives, means that nothing was committed.
+            unknown = committing and (connection.closed or error.sqlstate is None)
             # Whatever was wrong may be wrong with this connection for good: a read-only phase outlives itself in it.
             pooled.invalidate()
-            kind = CommitUnknown if committing else DatabaseUnavailable
+            kind = CommitUnknown if unknown else DatabaseUnavailable
             raise kind(type(error).__name__) from error
         finally:
             with suppress(psycopg.Error):
                 connection.rollback()
-            connection.deadline = None
+            connection.deadline = connection.pipelined = None
             pooled.close()
 
     def _check_out(self) -> pool.PoolProxiedConnection:
@@ -130,6 +158,7 @@ class Database:
         return DeadlineConnection.connect(
             self._url,
             row_factory=dict_row,
+            cursor_factory=SyncedCursor,
             # Server-side prepared statements break behind poolers that do not know them.
             prepare_threshold=None,
             connect_timeout=_CONNECT_TIMEOUT_SECONDS,
@@ -177,6 +206,7 @@ _GONE = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
     psycopg.errors.ReadOnlySqlTransaction,
+    psycopg.errors.IdleInTransactionSessionTimeout,
 )
 
 

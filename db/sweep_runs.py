@@ -11,7 +11,7 @@ from db.session import Database
 
 _SQL = load("sweep_runs.sql")
 
-_KEEP_SECONDS = 7 * 86_400.0  # long enough to read about last weekend
+_KEEP_SECONDS = 2 * 86_400.0  # long enough to read about last night
 
 
 def begin(database: Database, *, interval: float, worker: str, trigger: str) -> int | None:
@@ -20,11 +20,11 @@ def begin(database: Database, *, interval: float, worker: str, trigger: str) -> 
         row = tx.execute(
             _SQL["begin"], {"interval": interval, "worker": worker, "trigger": trigger}
         ).fetchone()
-    return int(row["slot"]) if row else None
+    return int(row["slot"]) if row and row["is_ours"] else None
 
 
 def finish(database: Database, slot: int, counts: Mapping[str, int]) -> None:
-    """Record what the sweep of `slot` did, and forget runs older than a week."""
+    """Record what the sweep of `slot` did, and forget runs older than two days."""
     with database.transaction() as tx:
         tx.execute(_SQL["finish"], {"slot": slot, "counts": Jsonb(dict(counts))})
         tx.execute(_SQL["prune"], {"keep": _KEEP_SECONDS})

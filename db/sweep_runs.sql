@@ -2,10 +2,10 @@
 
 -- name: begin
 -- Take the present slot; no row: another sweep has it.
-INSERT INTO sweep_runs (slot, worker, trigger)
+INSERT INTO sweep_runs AS r (slot, worker, trigger)
 VALUES (floor(extract(epoch FROM clock_timestamp()) / %(interval)s), %(worker)s, %(trigger)s)
-ON CONFLICT DO NOTHING
-RETURNING slot
+ON CONFLICT (slot) DO UPDATE SET trigger = 'beat' WHERE excluded.trigger = 'beat' AND r.trigger = 'timer'
+RETURNING slot, xmax = 0 AS is_ours
 
 -- name: finish
 UPDATE sweep_runs SET finished_at = clock_timestamp(), counts = %(counts)s WHERE slot = %(slot)s
@@ -18,7 +18,7 @@ DELETE FROM sweep_runs WHERE slot IN (
 -- name: seconds_since_beat
 -- How long ago a sweep last came through the broker; null if none is on record.
 SELECT extract(epoch FROM clock_timestamp() - max(started_at))::float AS seconds
-FROM (SELECT started_at FROM sweep_runs WHERE trigger = 'beat' ORDER BY slot DESC LIMIT 1) newest
+FROM (SELECT started_at FROM sweep_runs WHERE trigger = 'beat' ORDER BY started_at DESC LIMIT 1) newest
 
 -- name: number_changes
 -- Give the changes committed so far their place in the feed. The counter's lock, taken in a statement before, lets one

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from db import advice
 from db.delivery_state import Outcome
+from db.phases import Status
 from db.views import Attempt, Change, Known, ProviderEvent, TimelineEntry, Verification, clock
 
-# Who ends a verification so; time does the rest.
-_ENDED_BY = {"consumed": "recipient", "superseded": "client"}
+# Who ends a verification so; time does the rest. A cancellation does not say who asked for it.
+_ENDED_BY = {"consumed": "recipient", "superseded": "client", "cancelled": "client or recipient"}
 
 _OUTCOME_WORDS = {
     Outcome.ACCEPTED: "the provider took it",
@@ -27,7 +28,7 @@ def build(known: Known) -> tuple[TimelineEntry, ...]:
     entries = [_requested(known.verification)]
     for attempt in known.attempts:
         entries += _of_attempt(attempt)
-    entries += [_of_change(change) for change in known.changes]
+    entries += [_of_change(change, leaked=known.token_leaked) for change in known.changes]
     entries += [_of_event(event) for event in known.events]
     # Stable: what happened at the same instant stays in the order of cause and effect.
     return tuple(sorted(entries, key=lambda entry: entry.at))
@@ -61,13 +62,17 @@ def _outcome_detail(attempt: Attempt) -> str:
         attempt.provider_message_id and f"provider id {attempt.provider_message_id}",
         attempt.error_code if attempt.outcome is not Outcome.ACCEPTED else None,
         "too late to change the delivery" if attempt.stale else None,
-        advice.explain(attempt.error_code) if attempt.outcome is not Outcome.ACCEPTED else None,
+        advice.cause(attempt.error_code) if attempt.outcome is not Outcome.ACCEPTED else None,
     ]
     return "; ".join(part for part in parts if part)
 
 
-def _of_change(change: Change) -> TimelineEntry:
+def _of_change(change: Change, *, leaked: bool) -> TimelineEntry:
     if change.delivery_id is None:
+        if leaked and change.after == Status.CONSUMED:
+            return TimelineEntry(
+                change.at, "verification.consumed", "somebody", "no mail had left with the token"
+            )
         return TimelineEntry(change.at, f"verification.{change.after}", _ENDED_BY.get(change.after), None)
     parts = [
         f"was {change.before}" if change.before else "waits for a worker",

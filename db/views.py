@@ -134,11 +134,22 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A provider that takes no mail from us until `until`."""
+    """A provider that takes no mail from `sender` until `until`; `by_operator`: because an operator said so."""
 
     provider: str
+    sender: str
     until: datetime
     code: str
+    refused_at: datetime
+    by_operator: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A provider that workers used lately, for whichever delivery; `accepted_at`: the start of what it took last."""
+
+    name: str
+    accepted_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +162,14 @@ class Known:
     events: tuple[ProviderEvent, ...]
     changes: tuple[Change, ...]
     pauses: tuple[Pause, ...]
+    providers: tuple[Provider, ...]
     now: datetime
+
+    @property
+    def token_leaked(self) -> bool:
+        """Whether the token was used although no mail with it had left."""
+        handed_over = any(attempt.handed_over_at for attempt in self.attempts)
+        return self.verification.status is Status.CONSUMED and not handed_over
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ _SLICE_SECONDS = 5.0  # a drain gives its slot back this often
 _WAKE_SECONDS = 1.0  # another slot is woken at most this often a process
 _RECLAIM_AT_ONCE = 10  # what a drain takes back before it claims; the sweep does the rest
 _SETTLE_PAUSE_SECONDS = 0.25
-_SHUTDOWN_PATIENCE_SECONDS = 8.0  # with the send deadline below a dyno's 30 s
+_SHUTDOWN_PATIENCE_SECONDS = 4.0  # with the send deadline and a last try below a dyno's 30 s
 
 
 class NothingMaySend(Exception):
@@ -69,7 +69,8 @@ class Courier:
         with self.slots.take() as owner:
             until = Deadline.after(seconds)
             try:
-                self._reclaim_some()
+                if not self.shutdown.requested:
+                    self._reclaim_some()
                 while not self.shutdown.requested and self.deliver_next(owner):
                     claimed += 1
                     self._wake_another()
@@ -114,9 +115,17 @@ class Courier:
 
         try:
             mail = self.render(lease)
-            return self.providers[lease.provider].send(
+            if lease.payload_digest not in {None, mail.digest}:
+                # A replay is the same bytes or does not happen: MAIL_FROM or PUBLIC_URL is not what it was.
+                log.error("replay_differs", alert=True)
+                return Result(Outcome.NOT_SENT, "payload_changed")
+            result = self.providers[lease.provider].send(
                 mail, Deadline.after(self.settings.send_deadline), hand_over
             )
+            if not stamped and result.outcome in {Outcome.ACCEPTED, Outcome.UNKNOWN}:
+                log.error("adapter_skipped_hand_over", alert=True)
+                return Result(Outcome.TRANSIENT, "internal_error", FailureCategory.INTERNAL)
+            return result
         except NothingMaySend as reason:
             return Result(Outcome.NOT_SENT, reason.code)
         except (UnknownTokenKey, UnknownTemplateVersion) as error:
@@ -188,6 +197,11 @@ class Courier:
                     return None
                 pause.wait(_SETTLE_PAUSE_SECONDS)
                 continue
+            except (
+                Exception
+            ):  # one result that cannot be written must not end the drain; the sweep reclaims its lease
+                log.exception("settle_raised", outcome=result.outcome, error_code=result.code, alert=True)
+                return None
             log.info(
                 "settled",
                 outcome=result.outcome,
@@ -217,6 +231,15 @@ class Courier:
     def has_due_work(self) -> bool:
         """Whether a claim would find something now."""
         return leases.has_due_work(self.database, self.terms(""), self.scan.position)
+
+    def finds_due_work(self) -> bool:
+        """The same, wherever it lies: what a claimer left behind its position is found by the next claim then."""
+        if self.has_due_work():
+            return True
+        behind = leases.has_due_work(self.database, self.terms(""))
+        if behind:
+            self.scan.rewind()
+        return behind
 
 
 def _attempt_result(result: Result) -> AttemptResult:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import threading
 from functools import cache, partial
 
 from db import config as db_config
 from db import ids, tokens
 from db.delivery_rules import ProviderTraits
+from db.errors import ConfigurationError
 from db.leases import ClaimTerms, Lease
 from db.session import database
 from tasks import kicker, message
 from tasks.config import WorkerSettings, settings
 from tasks.delivery import Courier
 from tasks.message import Sender
-from tasks.providers.base import OutgoingMail
+from tasks.providers.base import OutgoingMail, Provider
 from tasks.providers.registry import providers_from_url
 from tasks.retry_policy import RetryPolicy
 from tasks.shutdown import SHUTDOWN
@@ -23,12 +25,19 @@ from tasks.slots import ScanStart, Slots
 _SPARE_CONNECTIONS = 2  # the timer and a sweep, beside the slots
 
 
-@cache
+_building = threading.Lock()
+
+
 def courier() -> Courier:
-    """The one courier of this process. Raises ConfigurationError that names the variable."""
+    """The one courier of this process, whoever asks first. Raises ConfigurationError that names the variable."""
+    with _building:
+        return _courier()
+
+
+@cache
+def _courier() -> Courier:
     read = settings()
-    sender = Sender.parse(read.mail_from)
-    providers = {provider.name: provider for provider in providers_from_url(read.mail_url)}
+    sender, providers = _sender(read), _providers(read)
     traits = tuple(
         ProviderTraits(provider.name, provider.can_look_up, provider.replay_window)
         for provider in providers.values()
@@ -47,7 +56,28 @@ def courier() -> Courier:
     )
 
 
-os.register_at_fork(after_in_child=courier.cache_clear)
+def _sender(read: WorkerSettings) -> Sender:
+    try:
+        return Sender.parse(read.mail_from)
+    except ValueError as error:
+        raise ConfigurationError(f"MAIL_FROM must be an address or `Name <address>`: {error}") from None
+
+
+def _providers(read: WorkerSettings) -> dict[str, Provider]:
+    try:
+        return {provider.name: provider for provider in providers_from_url(read.mail_url)}
+    except ValueError as error:  # its sentence names MAIL_URL and quotes nothing of it
+        raise ConfigurationError(str(error)) from None
+
+
+def _after_fork() -> None:
+    """Neither a courier's connections nor a lock that another thread held may be taken over."""
+    global _building  # noqa: PLW0603
+    _building = threading.Lock()
+    _courier.cache_clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def render(public_url: str, sender: Sender, lease: Lease) -> OutgoingMail:

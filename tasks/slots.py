@@ -66,6 +66,11 @@ class ScanStart:
             with self._lock:
                 self._from_beginning_at = ended + max(self._interval, _SHARE_OF_TIME * (ended - started))
 
+    def rewind(self) -> None:
+        """The next claim starts at the beginning: something due lies behind the position."""
+        with self._lock:
+            self._from_beginning_at = 0.0
+
     @property
     def position(self) -> Position:
         """Where a look for due work starts."""
@@ -78,6 +83,6 @@ class ScanStart:
         )
         with self._lock:
             if lease.action == "send":
-                self._position = Position(max(self._position.pending, reached), self._position.unknown)
+                self._position = Position(reached, self._position.unknown)
             else:
-                self._position = Position(self._position.pending, max(self._position.unknown, reached))
+                self._position = Position(self._position.pending, reached)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
-from db import leases, overdue, sweep_runs
+from db import overdue, sweep_runs
+from db.errors import DatabaseUnavailable
 from db.logs import get_logger
 from db.overdue import BATCH, UnknownTerms
 from tasks.deadline import Deadline
@@ -29,15 +32,27 @@ def run_once(courier: Courier, *, trigger: str) -> dict[str, int] | None:
     if slot is None:
         return None
     until = Deadline.after(interval)
-    counts = {name: _in_batches(batch, size, until) for name, (batch, size) in _steps(courier).items()}
-    counts["unknown_ended"] = _end_overdue_unknown(courier, until)
-    sweep_runs.finish(courier.database, slot, counts)
+    steps = {
+        name: partial(_in_batches, batch, size, until) for name, (batch, size) in _steps(courier).items()
+    }
+    steps["unknown_ended"] = partial(_end_overdue_unknown, courier, until)
+    counts = {name: _attempt(name, step) for name, step in steps.items()}
+    with suppress(DatabaseUnavailable):
+        sweep_runs.finish(courier.database, slot, counts)
     if any(moved for name, moved in counts.items() if name != "changes_numbered"):
         log.info("swept", trigger=trigger, counts=counts)
-    # From the beginning: also what a claimer left behind its position.
-    if leases.has_due_work(courier.database, courier.terms("")):
+    if courier.finds_due_work():
         courier.kick()
     return counts
+
+
+def _attempt(name: str, step: Callable[[], int]) -> int:
+    """One step; what goes wrong in it must not keep the others from running."""
+    try:
+        return step()
+    except Exception as error:
+        log.error("sweep_step_failed", action=name, reason=type(error).__name__, alert=True)
+        return 0
 
 
 def _steps(courier: Courier) -> dict[str, tuple[Callable[[], int], int]]:

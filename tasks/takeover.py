@@ -34,7 +34,7 @@ class Takeover:
     def _start_draining(self) -> None:
         """With as many threads as there are slots; tasks of a broker that comes back share the slots with them."""
         self._threads = [thread for thread in self._threads if thread.is_alive()]
-        while len(self._threads) < self._courier.slots.count and self._courier.has_due_work():
+        while len(self._threads) < self._courier.slots.count and self._courier.finds_due_work():
             thread = Thread(target=self._drain, name="drain", daemon=True)
             self._threads.append(thread)
             thread.start()

@@ -6,10 +6,10 @@ import threading
 from typing import Any
 
 from celery import bootsteps
-from celery.signals import worker_shutting_down
+from celery.signals import worker_init, worker_shutting_down
 
 from db import durability
-from db.errors import CountersignError
+from db.errors import ConfigurationError, CountersignError
 from db.logs import get_logger
 from db.session import Database
 from tasks.shutdown import SHUTDOWN
@@ -69,6 +69,18 @@ def _check_durability(database: Database) -> bool:
     for setting in durability.switched_off(database):
         log.error("durability_off", variable=setting, alert=True)
     return True
+
+
+@worker_init.connect(weak=False)
+def _check_settings(**_: Any) -> None:
+    """A worker with senseless settings ends here, before it takes a message, and says which variable it is."""
+    from tasks.runtime import courier  # noqa: PLC0415
+
+    try:
+        courier()
+    except ConfigurationError as error:
+        log.error("settings_refused", reason=str(error))
+        raise SystemExit(2) from None
 
 
 @worker_shutting_down.connect(weak=False)

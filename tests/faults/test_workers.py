@@ -235,3 +235,14 @@ def test_backends_terminated_under_load_lose_nothing(make: Factory, cluster: Mak
     assert set(arrived) == {ids.public("dlv", delivery_id) for delivery_id in made}
     replays = make.one("SELECT sum(replay_count)::int AS replays FROM email_outbox")["replays"]
     assert len(arrived) - len(set(arrived)) <= replays, "each duplicate is a recorded replay"
+
+
+def test_a_worker_with_senseless_settings_ends_at_once_and_says_which(
+    make: Factory, cluster: MakeCluster
+) -> None:
+    with SmtpServer() as mail:
+        processes = cluster(mail, LEASE_SECONDS="1")
+        worker = processes.start("worker")
+        wait_for(lambda: worker.returncode() is not None, "the worker to end")
+        assert worker.returncode() == 2
+        assert "LEASE_SECONDS must be at least" in processes.output()

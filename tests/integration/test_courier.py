@@ -9,9 +9,10 @@ from uuid import UUID
 import pytest
 
 from db import ids, tokens, verifications
-from db.delivery_state import State
+from db.delivery_state import Outcome, State
 from tasks import message
 from tasks.delivery import Courier
+from tasks.providers.base import Result
 from tests.factories import Factory
 from tests.support.courier import DATABASE_SETTINGS, create, make_courier, request
 from tests.support.smtp_server import SmtpServer, accept_silently, hang, hang_up, say
@@ -210,6 +211,46 @@ def test_a_pause_between_hand_over_and_write_sends_nothing(
     assert server.messages == []
     assert make.row(delivery_id)["status"] == State.PENDING
     assert [a["outcome"] for a in make.attempts(delivery_id)] == ["not_sent"]
+
+
+def test_a_replay_of_other_bytes_does_not_even_connect(make: Factory) -> None:
+    delivery_id = delivery_of(make)
+    with SmtpServer(end=[accept_silently(hang)]) as server:
+        make_courier(make.database, url(server)).drain()
+        changed = make_courier(make.database, url(server), public_url="https://new.example")
+        make.pass_time(delivery_id, seconds=1801)
+        assert changed.drain() == 1
+        assert server.connections == 1
+    row = make.row(delivery_id)
+    assert (row["status"], row["last_error"], row["replay_count"]) == ("unknown", "payload_changed", 0)
+
+
+def test_a_mail_that_cannot_be_rendered_ends_no_pause(make: Factory) -> None:
+    delivery_of(make)
+    with SmtpServer(greeting=hang_up) as server:
+        courier = make_courier(make.database, url(server))
+        courier.drain()
+        make.execute("UPDATE provider_status SET paused_until = now()")
+        courier.render = lambda lease: 1 / 0  # type: ignore[return-value]
+        courier.deliver(make.claim_by(courier))
+    assert make.all("SELECT 1 FROM provider_status"), "nobody asked the provider"
+
+
+def test_an_adapter_that_skips_the_hand_over_is_not_believed(make: Factory) -> None:
+    class Careless:
+        name, replay_window, can_look_up = "smtp/127.0.0.1", 0.0, False
+
+        def send(self, *_: object) -> Result:
+            return Result(Outcome.ACCEPTED, "accepted")
+
+        def close(self) -> None: ...
+
+    delivery_id = delivery_of(make)
+    courier = make_courier(make.database, "smtp://127.0.0.1:1")
+    courier.providers = {Careless.name: Careless()}
+    courier.drain()
+    row = make.row(delivery_id)
+    assert (row["status"], row["last_error"]) == ("pending", "internal_error")
 
 
 def test_a_drain_kicks_when_its_slice_ends_with_work_left(make: Factory) -> None:

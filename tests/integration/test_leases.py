@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from db import deliveries, leases, overdue
+from db.delivery_rules import ProviderTraits
 from db.delivery_state import CLOSING_OUTCOMES, Evidence, GateReason, Outcome, State
 from db.leases import Position
 from db.provider_pauses import Refusal
@@ -295,10 +297,10 @@ def test_a_release_after_the_leases_end_is_allowed_to_its_holder(make: Factory) 
     assert make.row(lease.delivery_id)["open_provider"] is None
 
 
-@pytest.mark.parametrize("state", [s for s in State if s not in {State.ACCEPTED, State.PENDING}])
+@pytest.mark.parametrize("state", [s for s in State if s is not State.ACCEPTED])
 def test_evidence_accepts_what_was_handed_over(make: Factory, state: State) -> None:
     delivery_id = make.in_state(state)
-    if state in {State.EXPIRED, State.CANCELLED}:
+    if state in {State.PENDING, State.EXPIRED, State.CANCELLED}:
         make.execute(
             """
             INSERT INTO delivery_attempts (delivery_id, lease_token, worker, provider, started_at, handed_over_at,
@@ -426,3 +428,121 @@ def _evidence(make: Factory, delivery_id: object, provider: str) -> bool:
     with make.database.transaction() as tx:
         facts = deliveries.lock(tx, delivery_id)  # type: ignore[arg-type]
         return deliveries.record_evidence(tx, facts, Evidence.WEBHOOK, provider=provider)
+
+
+def test_a_look_up_that_finds_the_mail_is_evidence_and_no_attempt(make: Factory) -> None:
+    look_up = _due_look_up(make)
+    settled = make.settle(look_up, Outcome.ACCEPTED, policy=policy(SEARCHABLE))
+    row = make.row(look_up.delivery_id)
+    assert (settled.state, row["evidence"], row["attempt_count"]) == (State.ACCEPTED, "lookup", 1)
+    last = make.attempts(look_up.delivery_id)[-1]
+    assert (last["outcome"], last["error_code"]) == ("not_sent", "lookup_found")
+
+
+@pytest.mark.parametrize("provider", [SEARCHABLE, KEYED], ids=["look-up", "keyed replay"])
+def test_a_sweep_leaves_to_the_claim_what_a_claim_can_resolve(
+    make: Factory, provider: ProviderTraits
+) -> None:
+    lease = make.handed_over(provider)
+    make.settle(lease, Outcome.UNKNOWN, policy=policy(provider))
+    make.pass_time(lease.delivery_id, seconds=31)
+    overdue.end_overdue_unknown(make.database, policy(provider), overdue.UnknownTerms((provider,), SENDER, 3))
+    assert leases.claim(make.database, terms(provider))
+
+
+def test_a_short_pause_does_not_cost_the_look_ups(make: Factory) -> None:
+    lease = make.handed_over(SEARCHABLE)
+    make.settle(lease, Outcome.UNKNOWN, policy=policy(SEARCHABLE))
+    make.settle(make.leased(SEARCHABLE), Outcome.REFUSED_US, "connection_refused", refusal=AWAY)
+    make.pass_time(lease.delivery_id, seconds=31)
+    assert leases.claim(make.database, terms(SEARCHABLE)) == []
+    wait = make.one(
+        "SELECT next_attempt_at - now() AS wait FROM email_outbox WHERE id = %s", lease.delivery_id
+    )
+    assert wait["wait"] < timedelta(seconds=6)
+
+
+def test_a_probe_that_looks_up_ends_the_pause(make: Factory) -> None:
+    lease = make.handed_over(SEARCHABLE)
+    make.settle(lease, Outcome.UNKNOWN, policy=policy(SEARCHABLE))
+    make.settle(make.leased(SEARCHABLE), Outcome.REFUSED_US, "connection_refused", refusal=AWAY)
+    make.pass_time(lease.delivery_id, seconds=31)
+    make.execute("UPDATE provider_status SET paused_until = now()")
+    (probe,) = leases.claim(make.database, terms(SEARCHABLE))
+    assert (probe.is_probe, probe.action) == (True, "look_up")
+    make.settle(probe, Outcome.NOT_SENT, "lookup_not_found", policy=policy(SEARCHABLE))
+    assert make.all("SELECT 1 FROM provider_status") == []
+
+
+def test_a_late_refusal_pauses_nobody(make: Factory) -> None:
+    old = make.leased()
+    make.pass_time(old.delivery_id, seconds=91)
+    make.reclaim()
+    assert make.settle(old, Outcome.REFUSED_US, "connection_refused", refusal=AWAY).stale
+    assert make.all("SELECT 1 FROM provider_status") == []
+
+
+def test_a_late_probe_ends_no_newer_pause(make: Factory) -> None:
+    make.settle(make.leased(), Outcome.REFUSED_US, "connection_refused", refusal=AWAY)
+    make.waiting()
+    make.execute("UPDATE provider_status SET paused_until = now()")
+    (first,) = leases.claim(make.database, terms())
+    assert make.hand_over(first)
+    make.pass_time(first.delivery_id, seconds=91)
+    make.reclaim()
+    make.execute("UPDATE provider_status SET paused_until = now()")
+    (second,) = leases.claim(make.database, terms())
+    make.settle(second, Outcome.REFUSED_US, "connection_refused", refusal=AWAY)
+    make.settle(first, Outcome.ACCEPTED)
+    assert make.all("SELECT 1 FROM provider_status"), "the newer refusal stands"
+
+
+@pytest.mark.parametrize("retry_after", [0.0, 1e18])
+def test_a_providers_wish_is_heard_within_bounds(make: Factory, retry_after: float) -> None:
+    refusal = replace(AWAY, retry_after=retry_after)
+    make.settle(make.leased(), Outcome.REFUSED_US, "rate_limited", refusal=refusal)
+    status = make.one("SELECT paused_until - refused_at AS pause FROM provider_status")
+    assert timedelta(seconds=4) < status["pause"] <= timedelta(days=1, seconds=1)
+
+
+def test_a_late_refusal_for_good_is_not_answered_by_a_mail_at_once(make: Factory) -> None:
+    lease = make.handed_over()
+    make.pass_time(lease.delivery_id, seconds=91)
+    make.reclaim()
+    make.settle(lease, Outcome.PERMANENT, "mailbox_unavailable")
+    assert overdue.return_answered_late(make.database, policy()) == 1
+    assert leases.claim(make.database, terms()) == []
+
+
+def test_suppressed_deliveries_at_the_head_do_not_hide_what_is_due_behind_them(make: Factory) -> None:
+    for _ in range(5):
+        bounced = make.waiting(email="bounced@example.com")
+    healthy = make.waiting()
+    make.execute(
+        "INSERT INTO suppressions (id, client_id, email_canonical, reason) VALUES (%s, %s, %s, 'bounce')",
+        bounced.delivery_id,
+        bounced.client_id,
+        "bounced@example.com",
+    )
+    assert [lease.delivery_id for lease in leases.claim(make.database, terms())] == [healthy.delivery_id]
+
+
+def test_a_replay_spends_no_attempt_whatever_became_known_while_it_ran(make: Factory) -> None:
+    first = make.handed_over(KEYED)
+    keyed = policy(KEYED)
+    make.pass_time(first.delivery_id, seconds=91)
+    make.reclaim(policy=keyed)
+    make.pass_time(first.delivery_id, seconds=700)
+    replay = make.claim(first.delivery_id, KEYED)
+    assert make.hand_over(replay)
+    make.settle(first, Outcome.TRANSIENT, "greylisted", policy=keyed)
+    make.settle(replay, Outcome.TRANSIENT, "greylisted", policy=keyed)
+    row = make.row(first.delivery_id)
+    assert (row["attempt_count"], row["replay_count"]) == (0, 1)
+
+
+def _due_look_up(make: Factory) -> leases.Lease:
+    lease = make.handed_over(SEARCHABLE)
+    make.settle(lease, Outcome.UNKNOWN, policy=policy(SEARCHABLE))
+    make.pass_time(lease.delivery_id, seconds=31)
+    return make.claim(lease.delivery_id, SEARCHABLE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,10 +60,7 @@ def rows_read(make: Factory, statement: Any, parameters: dict[str, Any]) -> int:
     with make.database.transaction() as tx:
         answer = tx.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + statement, parameters).fetchone()
     assert answer is not None
-    plan = answer["QUERY PLAN"]
-    return max(
-        _rows(node) for node in _nodes((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"])
-    )
+    return max(_rows(node) for node in _nodes(answer["QUERY PLAN"][0]["Plan"]))
 
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -138,3 +134,19 @@ def test_an_idle_sweep_moves_nothing(full: Factory) -> None:
     assert overdue.reclaim_lost(full.database, policy(), lease_seconds=90) == 0
     assert overdue.end_overdue_pending(full.database, [SMTP.name], SENDER) == 0
     assert overdue.expire_verifications(full.database) == 0
+
+
+def test_a_claim_weighs_few_of_the_unknowns_that_none_can_take(make: Factory) -> None:
+    """A provider that is no longer configured leaves them to the sweep; each claim would look at all their attempts."""
+    unresolved = make.unknown().delivery_id
+    for _ in range(300):
+        make.unknown()
+    make.execute("UPDATE email_outbox SET open_provider = 'gone/x', next_attempt_at = '2026-01-01'")
+    make.execute("UPDATE delivery_attempts SET handed_over_at = handed_over_at - interval '1801 seconds'")
+    with make.database.transaction() as tx:
+        answer = tx.execute(
+            "EXPLAIN (ANALYZE, FORMAT JSON) " + SQL["claim"], claim_parameters(make)
+        ).fetchone()
+    assert answer is not None
+    assert max(node["Actual Loops"] for node in _nodes(answer["QUERY PLAN"][0]["Plan"])) <= 110
+    assert make.row(unresolved)["status"] == "unknown"

@@ -96,6 +96,19 @@ def test_a_read_only_phase_passes_with_its_end(
     write(database)
 
 
+def test_a_client_frozen_in_a_transaction_does_not_hold_its_locks_for_ever(
+    database: Database, database_url: str
+) -> None:
+    short = Database(database_url, statement_timeout=0.4, size=1)
+    with pytest.raises(DatabaseUnavailable), short.transaction() as tx:
+        tx.execute("SELECT seq FROM change_counter FOR UPDATE").fetchone()
+        with database.transaction() as other:  # waits for the lock: nobody else would let go of it
+            assert other.execute("SELECT seq FROM change_counter FOR UPDATE").fetchone() is not None
+        tx.execute("SELECT 1").fetchone()
+    assert ask(short) == 1
+    short.close()
+
+
 def test_a_statement_that_takes_too_long_is_ended_by_the_server(database_url: str) -> None:
     database = Database(database_url, statement_timeout=0.2, size=1)
     with pytest.raises(DatabaseUnavailable), database.transaction() as tx:

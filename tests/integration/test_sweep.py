@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from db import leases, sweep_runs
 from db.delivery_state import Outcome
+from db.leases import Position
+from db.session import Database
 from tasks import sweep
 from tasks.takeover import Takeover
 from tests.factories import Factory, terms
 from tests.support.cluster import wait_for
 from tests.support.courier import create, make_courier
+from tests.support.races import holding
 from tests.support.smtp_server import SmtpServer
 
 NOWHERE = "smtp://127.0.0.1:1"
@@ -103,6 +108,53 @@ def test_a_worker_takes_over_only_when_the_broker_has_been_silent(make: Factory)
         assert takeover.run_once() is True
         takeover.join()
         wait_for(lambda: mail.messages, "the mail")
+
+
+def test_the_takeover_ends_once_the_broker_is_back(make: Factory) -> None:
+    """The worker's timer may run a little before beat's sweep in every slot; that one leaves its mark all the same."""
+    courier = make_courier(make.database, NOWHERE, sweep_interval=3600.0)
+    takeover = Takeover(courier)
+    assert takeover.run_once() is True
+    assert sweep.run_once(courier, trigger="beat") is None, "the timer has swept this slot"
+    assert takeover.run_once() is False
+
+
+def test_a_longer_interval_does_not_look_like_a_silent_broker(make: Factory) -> None:
+    sweep_runs.begin(make.database, interval=1.0, worker="old release", trigger="beat")
+    make.execute("UPDATE sweep_runs SET started_at = now() - interval '1 hour'")
+    sweep_runs.begin(make.database, interval=15.0, worker="new release", trigger="beat")
+    silent = sweep_runs.seconds_since_beat(make.database)
+    assert silent is not None
+    assert silent < 60
+
+
+def test_one_step_that_cannot_run_does_not_keep_the_others_from_running(
+    make: Factory, database_url: str
+) -> None:
+    quick = Database(database_url, statement_timeout=0.5, size=4)
+    courier = make_courier(quick, NOWHERE)
+    overdue = make.waiting(send_before=0.0).delivery_id
+    with holding(database_url, "SELECT 1 FROM change_counter FOR UPDATE"):
+        counts = sweep.run_once(courier, trigger="beat")
+    assert counts is not None
+    assert (counts["changes_numbered"], counts["pending_ended"]) == (0, 1)
+    assert make.row(overdue)["status"] == "expired"
+    quick.close()
+
+
+def test_what_was_left_behind_the_position_is_sent_without_a_broker_too(make: Factory) -> None:
+    left = [create(make.database, make.client()).delivery_id for _ in range(6)]
+    make.execute("UPDATE email_outbox SET next_attempt_at = now() - interval '60 s'")
+    with SmtpServer() as mail:
+        courier = make_courier(make.database, f"smtp://127.0.0.1:{mail.port}", sweep_interval=3600.0)
+        with courier.scan.next():
+            pass  # the claim of this interval that starts at the beginning found them locked
+        now = make.one("SELECT now() AS now")["now"]
+        courier.scan._position = Position((now, UUID(int=0)), (now, UUID(int=0)))
+        takeover = Takeover(courier)
+        takeover.run_once()
+        takeover.join()
+    assert {make.row(delivery_id)["status"] for delivery_id in left} == {"accepted"}
 
 
 def _claimed(make: Factory, courier: object) -> leases.Lease:

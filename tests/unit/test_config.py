@@ -46,6 +46,8 @@ def test_the_settings_of_a_test_are_good() -> None:
         ("STATEMENT_TIMEOUT_SECONDS", "0"),
         ("STATEMENT_TIMEOUT_SECONDS", "soon"),
         ("STATEMENT_TIMEOUT_SECONDS", "2"),
+        ("STATEMENT_TIMEOUT_SECONDS", "4.1"),
+        ("EVIDENCE_WINDOW_SECONDS", "1e12"),
         ("TOKEN_TTL_SECONDS", "10"),
         ("LEASE_SECONDS", "3.9"),
         ("LEASE_SECONDS", "nan"),
@@ -94,6 +96,39 @@ def test_a_refusal_never_shows_the_value(monkeypatch: pytest.MonkeyPatch, name: 
 def test_database_urls_work_as_platforms_give_them(scheme: str) -> None:
     given = f"{scheme}://user:pa%23ss@db.example:5433/name?sslmode=require"
     assert db_config.libpq_url(given) == "postgresql://user:pa%23ss@db.example:5433/name?sslmode=require"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://canary:secret pw@db.example/x",
+        "postgresql://canary:se%zzcret@db.example/x",
+        "postgresql://canary:secret@db.example/x?bogus=1",
+        "postgresql://canary:secret@[::1/x",
+        "postgresql://canary:secret@db.example:port/x",
+        "postgresql://canary:secret@db.example:99999/x",
+        "postgresql://canary:secret\udcff@db.example/x",
+        "postgresql:canary",
+    ],
+)
+def test_a_database_url_that_libpq_refuses_is_refused_at_start_without_a_word_of_it(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="DATABASE_URL") as refused:
+        db_config.libpq_url(url)
+    assert refused.value.__suppress_context__ or refused.value.__context__ is None
+    assert not re.search("canary|secret|zz|bogus|99999", str(refused.value))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql:///name",
+        "postgresql://a,b/name",
+        "postgresql://[::1]:5433/name",
+        "postgres://u@/n?host=/run",
+    ],
+)
+def test_whatever_libpq_takes_is_taken_as_it_is(url: str) -> None:
+    assert db_config.libpq_url(f" {url}\n") == url.replace("postgres://", "postgresql://")
 
 
 def test_every_variable_the_code_reads_is_documented_and_no_other() -> None:

@@ -137,7 +137,9 @@ def test_an_attempt_is_open_until_its_own_outcome_closes_it(outcome: Outcome | N
 def test_a_lease_begun_with_an_open_hand_over_adds_nothing_to_the_attempts(outcome: Outcome) -> None:
     counts = {Outcome.ACCEPTED, Outcome.TRANSIENT, Outcome.PERMANENT, Outcome.UNKNOWN}
     fresh = rules.settle(facts(State.SENDING, OWN), 3, AttemptResult(outcome), policy())
-    replay = rules.settle(facts(State.SENDING, EARLIER_OPEN, OWN), 3, AttemptResult(outcome), policy())
+    replay = rules.settle(
+        facts(State.SENDING, EARLIER_OPEN, OWN), 3, AttemptResult(outcome), policy(), begun_with_open=True
+    )
     assert (fresh.attempts, replay.attempts) == (int(outcome in counts), 0)
 
 
@@ -169,6 +171,12 @@ def test_a_replay_that_did_not_happen_is_not_due_again_at_once() -> None:
     move = rules.settle(before, 2, AttemptResult(Outcome.NOT_SENT, "hand_over_refused"), policy())
     assert move.to is State.UNKNOWN
     assert move.next_attempt_at == NOW + timedelta(seconds=60)
+
+
+def test_a_result_that_came_between_the_leases_end_and_the_reclaim_stands() -> None:
+    late = handed_over(3, Outcome.TRANSIENT)
+    assert rules.reclaim(facts(State.SENDING, late), policy()).to is State.PENDING
+    assert not rules.reclaim(facts(State.SENDING, late, lost_count=5), policy()).still_open
 
 
 @pytest.mark.parametrize(

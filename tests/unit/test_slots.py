@@ -49,11 +49,22 @@ def test_a_scan_never_starts_closer_to_the_present_than_a_transaction_may_last()
     assert scan.position.pending == (NOW - timedelta(seconds=5), UUID(int=0))
 
 
-def test_a_position_never_moves_back() -> None:
+def test_a_row_found_behind_the_position_takes_the_scans_back_to_its_neighbours() -> None:
     scan = ScanStart(interval=3600)
     scan.claimed(lease(NOW - timedelta(hours=1)))
     scan.claimed(lease(NOW - timedelta(hours=2)))
-    assert scan.position.pending[0] == NOW - timedelta(hours=1)
+    assert scan.position.pending[0] == NOW - timedelta(hours=2)
+
+
+def test_a_rewound_scan_starts_at_the_beginning_once() -> None:
+    scan = ScanStart(interval=3600)
+    scan.claimed(lease(NOW - timedelta(hours=1)))
+    for expected in (True, False):
+        with scan.next() as position:
+            assert (position == BEGINNING) is expected
+    scan.rewind()
+    with scan.next() as position:
+        assert position == BEGINNING
 
 
 def test_replays_have_a_position_of_their_own() -> None:
