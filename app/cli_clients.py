@@ -7,8 +7,9 @@ import re
 import click
 
 from app import return_urls as urls
-from app.cli_support import Commands, answer, json_option, open_database, say, table
+from app.cli_support import REFUSED, Commands, answer, end, json_option, open_database, say, table
 from db import clients, ids
+from db.errors import NameTaken
 
 client_commands = Commands("clients", help="Programs that call the API.")
 key_commands = Commands("keys", help="Their API keys.")
@@ -33,7 +34,11 @@ def create(name: str, return_urls: tuple[str, ...], as_json: bool) -> None:
             raise click.BadParameter(
                 "use http(s) URLs without user names or dots as steps", param_hint="--return-url"
             )
-    _show_key(clients.create(open_database(), name, return_urls), as_json)
+    try:
+        made = clients.create(open_database(), name, return_urls)
+    except NameTaken:
+        end(f"there is a client named {name} already; `keys create` makes it another key", REFUSED)
+    _show_key(made, as_json)
 
 
 @client_commands.command("list")

@@ -61,6 +61,8 @@ def show(public_id: str, as_json: bool) -> None:
     from app import presentation, receipt_text  # noqa: PLC0415 (marshmallow takes its time to load)
     from app.schemas import ReceiptSchema  # noqa: PLC0415
 
+    if not (ids.parse("ver", public_id) or ids.parse("dlv", public_id)):
+        raise click.BadParameter("an id looks like ver_… or dlv_… and 32 hex digits", param_hint="ID")
     database = open_database()
     receipt = receipts.read_receipt(database, None, outbox.find(database, public_id))
     data = ReceiptSchema().dump(presentation.receipt(receipt)) if as_json else None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 from uuid import UUID
@@ -14,7 +16,7 @@ import psycopg
 from flask.cli import AppGroup
 
 from db.config import connection
-from db.errors import ConfigurationError, CountersignError, DatabaseUnavailable
+from db.errors import CommitUnknown, ConfigurationError, CountersignError, DatabaseUnavailable
 from db.session import Database
 
 REFUSED, USAGE, UNREACHABLE = 1, 2, 3
@@ -25,17 +27,57 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JS
 class _Plainly(click.Command):
     """Errors are one line and an exit code, never a traceback of ours."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if any(not _is_text(argument) for argument in args):
+            raise click.UsageError("arguments must be UTF-8", ctx)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except ConfigurationError as error:
-            end(str(error), USAGE)
-        except DatabaseUnavailable:
-            end("the database does not answer: check DATABASE_URL and that PostgreSQL runs", UNREACHABLE)
-        except psycopg.errors.UndefinedTable:
-            end("the database has no tables yet: run `flask --app app release` first", REFUSED)
-        except CountersignError as error:
-            end(str(error) or (error.__doc__ or "").partition("\n")[0], REFUSED)
+        except (CountersignError, psycopg.Error) as error:
+            end(*_in_words(error))
+
+
+def _is_text(argument: str) -> bool:
+    """Whether it was UTF-8: Python keeps other bytes as lone surrogates."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _in_words(error: CountersignError | psycopg.Error) -> tuple[str, int]:
+    """What went wrong, for a person, and the exit code."""
+    if any(isinstance(cause, psycopg.errors.ReadOnlySqlTransaction) for cause in _causes(error)):
+        return "the database is read-only: DATABASE_URL must name one that takes writes", UNREACHABLE
+    match error:
+        case ConfigurationError():
+            return str(error), USAGE
+        case CommitUnknown():
+            return (
+                "the database's answer was lost, it may have been done: look before you repeat",
+                UNREACHABLE,
+            )
+        case DatabaseUnavailable():
+            return "the database does not answer: check DATABASE_URL and that PostgreSQL runs", UNREACHABLE
+        case psycopg.errors.UndefinedTable() | psycopg.errors.UndefinedColumn():
+            return (
+                "the database's schema is missing or older than this release: run `flask --app app release`",
+                UNREACHABLE,
+            )
+        case psycopg.Error():
+            return f"the database refused ({type(error).__name__})", REFUSED  # its message may quote rows
+    return str(error) or (error.__doc__ or "").partition("\n")[0], REFUSED
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, what it was raised from, and so on."""
+    current: BaseException | None = error
+    while current is not None:
+        yield current
+        current = current.__cause__
 
 
 class Command(_Plainly):
@@ -55,15 +97,28 @@ def open_database() -> Database:
 def answer(data: Any, as_json: bool, lines: Iterable[str]) -> None:
     """`data` as JSON, or `lines` for a person, on stdout."""
     if as_json:
-        click.echo(json.dumps(plain(data), ensure_ascii=False))
-    else:
+        lines = [json.dumps(plain(data), ensure_ascii=False)]
+    if sys.stdout is None:
+        _unwritten("it is closed")
+    try:
         for line in lines:
             click.echo(line)
+    except BrokenPipeError:
+        raise  # whoever read it has enough; click ends quietly
+    except OSError as error:
+        with suppress(OSError):  # what is left in the buffer would fail once more when Python ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _unwritten(error.strerror or type(error).__name__)
+
+
+def _unwritten(why: str) -> NoReturn:
+    end(f"done, but the answer could not be written to standard output: {why}", REFUSED)
 
 
 def say(words: str) -> None:
-    """Words for a person, on stderr."""
-    click.echo(words, err=True)
+    """Words for a person, on stderr, if that takes them."""
+    with suppress(OSError):
+        click.echo(words, err=True)
 
 
 def end(words: str, code: int) -> NoReturn:

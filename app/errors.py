@@ -51,6 +51,10 @@ class MalformedJson(RequestError):
     """The body is no JSON document of the kind that is safe to read."""
 
 
+class MalformedBody(RequestError):
+    """The body did not arrive whole: cut off, stalled, or in broken or unknown framing."""
+
+
 class UnsupportedMediaType(RequestError):
     """The body is not declared as plain UTF-8 JSON."""
 
@@ -91,6 +95,12 @@ PROBLEMS: Mapping[type[Exception], Problem] = MappingProxyType(
             "malformed_json",
             "The body is not valid JSON",
             "Send one JSON object in UTF-8, without duplicate keys, NaN or Infinity.",
+        ),
+        MalformedBody: Problem(
+            400,
+            "malformed_body",
+            "The body did not arrive whole",
+            "Send as many bytes as Content-Length says, or well-formed chunks without another Transfer-Encoding.",
         ),
         InvalidIdempotencyKey: Problem(
             400,

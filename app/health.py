@@ -12,6 +12,7 @@ from flask.typing import ResponseReturnValue
 from app.services import services
 from db import schema
 from db.errors import DatabaseUnavailable
+from db.session import Database
 
 blueprint = Blueprint("health", __name__)
 _REDIS_SECONDS = 0.25
@@ -25,7 +26,7 @@ def healthz() -> ResponseReturnValue:
 
 @blueprint.get("/readyz")
 def readyz() -> ResponseReturnValue:
-    """Readiness: database and schema must be there; without Redis mail is only slower."""
+    """Readiness: a database to write to and its schema must be there; without Redis mail is only slower."""
     database = _database()
     checks = {
         "database": database,
@@ -37,10 +38,20 @@ def readyz() -> ResponseReturnValue:
 
 
 def _database() -> str:
+    database = services().database
     try:
-        return "ok" if schema.is_usable(services().database) else "schema_outdated"
+        if _is_read_only(database):
+            return "read_only"
+        return "ok" if schema.is_usable(database) else "schema_outdated"
     except DatabaseUnavailable:
         return "away"
+
+
+def _is_read_only(database: Database) -> bool:
+    """A standby, or a primary that its owner has switched to read-only: looking works, nothing else does."""
+    with database.transaction() as tx:
+        row = tx.execute("SELECT current_setting('transaction_read_only') AS setting").fetchone()
+    return row is None or row["setting"] == "on"
 
 
 def _redis_answers(url: str) -> bool:

@@ -12,6 +12,7 @@ from db.ids import new_id
 HEADER = "Idempotency-Key"
 _LONGEST = 255
 # Servers join a repeated header with commas, so a bare comma may be two headers; a key that has one comes quoted.
+# Ours marks such a header (app.server), because two halves of a quoted string would pass for one.
 _BARE = re.compile(r"[!#-+\--~]+")
 _QUOTED = re.compile(r'"((?:[!#-\[\]-~]|\\["\\])*)"')
 
@@ -24,6 +25,14 @@ def key_of(headers: Headers | EnvironHeaders) -> tuple[str, bool]:
     if len(given) > 1:
         raise InvalidIdempotencyKey
     return parse(given[0]), False
+
+
+def written(key: str) -> str:
+    """The key as a header value that `parse` takes again: bare where that is possible."""
+    if _BARE.fullmatch(key):
+        return key
+    escaped = re.sub(r'(["\\])', r"\\\1", key)
+    return f'"{escaped}"'
 
 
 def parse(text: str) -> str:

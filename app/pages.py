@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from types import MappingProxyType
 from flask import Blueprint, Response, render_template, request
 
 from app import errors, return_urls
+from app.errors import FieldError, InvalidRequest
 from app.services import services
 from db import tokens, verifications
 from db.errors import (
@@ -45,10 +46,8 @@ _HEADERS = MappingProxyType(
             "base-uri 'none'; frame-ancestors 'none'"
         ),
         "Referrer-Policy": "no-referrer",
-        "X-Content-Type-Options": "nosniff",
         "X-Frame-Options": "DENY",
         "Cross-Origin-Opener-Policy": "same-origin",
-        "Cache-Control": "no-store",
         "X-Robots-Tag": "noindex, nofollow",
     }
 )
@@ -88,6 +87,14 @@ _NOT_FOUND = Message(
     ("Check it against the mail, or open the link in the mail once more. Nothing was changed.",),
     form=True,
 )
+_UNREADABLE = Message(
+    "This could not be read",
+    (
+        "What your browser sent did not arrive whole, or not as this page sends it. Nothing was changed.",
+        "Type the code from the mail, then press one of the buttons.",
+    ),
+    form=True,
+)
 _UNAVAILABLE = Message(
     "This is not possible right now",
     ("Your code is still good. Wait a minute, then try again.",),
@@ -112,7 +119,10 @@ _ENDED: Mapping[str, Message] = MappingProxyType(
         "expired": Message("This link has run out", (f"It worked for a limited time only. {_ASK_AGAIN}",)),
         "superseded": Message(
             "This link was replaced",
-            (f"A newer mail took its place, and that has run out too. {_ASK_AGAIN}",),
+            (
+                "Only the newest mail works; if you used that one, there is nothing left to do.",
+                "Otherwise ask again where you entered your address, and you get a new one.",
+            ),
         ),
         "cancelled": Message("This request was cancelled", (f"The link no longer works. {_ASK_AGAIN}",)),
     }
@@ -127,19 +137,43 @@ def ask() -> Response:
 
 @blueprint.post("/verify")
 def answer() -> Response:
-    """Confirm or revoke, as the pressed button says. Raises what the handlers below turn into pages."""
-    token = tokens.normalise(request.form.get("token", ""))
+    """Confirm or revoke, as the pressed button says. Raises what the handler below turns into a page."""
+    act = _ACTIONS.get(_only("action"))
+    if act is None:
+        raise _unreadable("action")
+    token = tokens.normalise(_only("token"))
     if token is None:
         raise TokenInvalid
-    database = services().database
-    if request.form.get("action") == "revoke":
-        verifications.revoke(database, token)
-        return _page(_REVOKED)
-    consumed = verifications.consume(database, token)
+    return act(token)
+
+
+def _only(field: str) -> str:
+    """The form's one value of that name. Raises InvalidRequest: of none or several, which does the person mean?"""
+    values = request.form.getlist(field)
+    if len(values) != 1:
+        raise _unreadable(field)
+    return values[0]
+
+
+def _unreadable(field: str) -> InvalidRequest:
+    return InvalidRequest([FieldError(f"/{field}", "invalid", "Send the form as the page does.")])
+
+
+def _revoke(token: str) -> Response:
+    verifications.revoke(services().database, token)
+    return _page(_REVOKED)
+
+
+def _confirm(token: str) -> Response:
+    consumed = verifications.consume(services().database, token)
     onward = consumed.return_url and return_urls.with_verification(
         consumed.return_url, public("ver", consumed.verification_id)
     )
     return _page(_CONFIRMED, return_url=onward)
+
+
+# What the buttons do. Nothing else does anything: a form that was cut off must not confirm what it was to revoke.
+_ACTIONS: Mapping[str, Callable[[str], Response]] = MappingProxyType({"confirm": _confirm, "revoke": _revoke})
 
 
 @blueprint.errorhandler(Exception)
@@ -165,7 +199,7 @@ def _message_of(error: Exception, status: int) -> Message:
             return _NOT_FOUND
         case DatabaseUnavailable():
             return _UNAVAILABLE
-    return _BROKEN if status >= 500 else _NOT_FOUND
+    return _BROKEN if status >= 500 else _UNREADABLE
 
 
 def _page(message: Message, *, status: int = 200, return_url: str | None = None) -> Response:

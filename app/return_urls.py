@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
+from urllib.parse import SplitResult, unquote_plus, urlsplit
 
 
 def is_allowed(url: str, allowed: Iterable[str]) -> bool:
@@ -13,15 +13,26 @@ def is_allowed(url: str, allowed: Iterable[str]) -> bool:
 
 
 def with_verification(url: str, verification_id: str) -> str:
-    """`url` with `verification_id` added to its query. It proves nothing: the host asks by GET."""
-    parts = urlsplit(url)
-    query = [pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] != "verification_id"]
-    return parts._replace(query=urlencode([*query, ("verification_id", verification_id)])).geturl()
+    """`url` with `verification_id` in its query. It proves nothing: the host asks by GET.
+
+    Every other byte stays as it is: the host may have signed them.
+    """
+    rest, hash_sign, fragment = url.partition("#")
+    path, _, query = rest.partition("?")
+    ours = f"verification_id={verification_id}"
+    pairs = [ours if _is_verification_id(pair) else pair for pair in query.split("&")] if query else []
+    if ours not in pairs:
+        pairs.append(ours)
+    return f"{path}?{'&'.join(pairs)}{hash_sign}{fragment}"
 
 
 def is_valid_entry(url: str) -> bool:
     """Whether `url` may stand in a client's list."""
     return _split(url) is not None
+
+
+def _is_verification_id(pair: str) -> bool:
+    return unquote_plus(pair.partition("=")[0]) == "verification_id"
 
 
 def _split(url: str) -> SplitResult | None:

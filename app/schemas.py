@@ -18,6 +18,7 @@ from app.strict_json import escape
 from db.phases import Phase, Status
 
 _LONGEST_METADATA = 4096
+_MOST_ERRORS = 50  # of a body with thousands of unknown fields
 _LONGEST_LIFE = 30 * 86_400  # a month: nobody confirms later
 _CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069"  # and what turns text around
 
@@ -299,10 +300,10 @@ class ProblemSchema(Schema):
 
 
 def field_errors(messages: Mapping[str, Any]) -> list[FieldError]:
-    """marshmallow's messages as `errors[]`, one a field, in the order of their pointers."""
+    """marshmallow's messages as `errors[]`, one a field, in the order of their pointers, the first of many."""
     found = []
     for name, texts in messages.items():
         pointer = "" if name == "_schema" else f"/{escape(str(name))}"
         text = texts[0] if isinstance(texts, list) else Complaint("invalid", "This value is not valid.")
         found.append(FieldError(pointer, getattr(text, "code", "invalid"), str(text)))
-    return sorted(found, key=lambda error: error.pointer)
+    return sorted(found, key=lambda error: error.pointer)[:_MOST_ERRORS]

@@ -13,15 +13,20 @@ from typing import Any, NoReturn
 from werkzeug import Request
 
 from app.errors import FieldError, InvalidRequest, MalformedJson, UnsupportedMediaType
+from db.logs import mask
 
 _DEEPEST = 8
 _LARGEST_INTEGER = 2**63 - 1  # what other languages and databases can hold
+_INTEGRAL = (
+    1e16  # from here on PostgreSQL's jsonb gives a number back without exponent or fraction: an integer
+)
+_LONGEST_STEP = 64
 
 
 def read(request: Request) -> Any:
     """The request's JSON document.
 
-    Raises UnsupportedMediaType, MalformedJson, InvalidRequest, and werkzeug's 413 for a body over the limit.
+    Raises UnsupportedMediaType, MalformedBody, MalformedJson, InvalidRequest, and werkzeug's 413.
     """
     charset = request.mimetype_params.get("charset", "utf-8").lower()
     if request.mimetype != "application/json" or charset not in {"utf-8", "utf8"}:
@@ -40,7 +45,7 @@ def parse(body: bytes) -> Any:
             body.decode("utf-8"),
             object_pairs_hook=_without_duplicates,
             parse_constant=_no_constant,
-            parse_float=_finite,
+            parse_float=_number,
         )
     except (ValueError, RecursionError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         raise MalformedJson from None
@@ -57,11 +62,13 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def _finite(text: str) -> float:
+def _number(text: str) -> float | int:
+    """As it will come back from the database, so that the limits count for that."""
     number = float(text)
-    if not math.isfinite(number):
+    vanished = number == 0 and any(digit in "123456789" for digit in text.lower().partition("e")[0])
+    if vanished or not math.isfinite(number):
         raise ValueError("out of range")
-    return number
+    return int(number) if abs(number) >= _INTEGRAL else number
 
 
 def _check(document: Any) -> None:
@@ -74,7 +81,7 @@ def _check(document: Any) -> None:
         if isinstance(value, str):
             _check_text(pointer, value)
         elif isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
-            _refuse(pointer, "number_too_large", "Use integers of at most 64 bits.")
+            _refuse(pointer, "number_too_large", "Use numbers of at most 64 bits.")
         elif isinstance(value, list):
             waiting += [(f"{pointer}/{index}", depth + 1, item) for index, item in enumerate(value)]
         elif isinstance(value, dict):
@@ -89,8 +96,8 @@ def _check_text(pointer: str, text: str) -> None:
 
 
 def escape(key: str) -> str:
-    """A key as one step of a JSON Pointer, shortened: it comes from the caller and goes back to them."""
-    return key[:64].replace("~", "~0").replace("/", "~1")
+    """A key as one step of a JSON Pointer, fit to go back to the caller and into their logs: masked and short."""
+    return mask(key)[:_LONGEST_STEP].replace("~", "~0").replace("/", "~1")
 
 
 def _refuse(pointer: str, code: str, detail: str) -> NoReturn:

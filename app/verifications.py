@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
-from flask import Response, g, request, url_for
+from flask import Response, g, request
 
 from app import addresses, idempotency, presentation, receipt_text, return_urls
 from app.api import Blueprint
@@ -60,8 +60,9 @@ def create(body: dict[str, Any]) -> tuple[dict[str, Any], int, dict[str, str]]:
         with_services.kick()
     shown = presentation.verification(created.verification)
     headers = {
-        "Location": url_for("verifications.show", verification_id=shown["verification_id"]),
-        idempotency.HEADER: key,
+        # Not url_for: nothing that the caller sends decides where this points.
+        "Location": f"/v1/verifications/{shown['verification_id']}",
+        idempotency.HEADER: idempotency.written(key),
         **({"Idempotent-Replayed": "true"} if created.replayed else {}),
         **_polling(created.verification.phase),
     }
@@ -96,7 +97,7 @@ def receipt(verification_id: str) -> dict[str, Any] | Response:
     form = _form()
     found = receipts.read_receipt(services().database, current_client().id, _parse(verification_id))
     if form == "text/plain":
-        return Response(receipt_text.render(found), mimetype="text/plain", headers={"Vary": "Accept"})
+        return Response(receipt_text.render(found), mimetype="text/plain")
     return presentation.receipt(found)
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from flask import Flask, request
-from werkzeug.exceptions import RequestEntityTooLarge
+from flask import Flask, Response, request
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from app import errors, health, pages, request_log, tokens, verifications
 from app.api import OPENAPI, Api
+from app.body import LARGEST, WholeBodyRequest
 from app.services import EXTENSION, Services
 from db import logs
 from db.config import log_format
-
-_LARGEST_BODY = 16 * 1024
 
 
 def build(services: Services | None = None) -> Flask:
@@ -23,19 +21,20 @@ def build(services: Services | None = None) -> Flask:
         logs.configure(log_format())
         services = Services.from_environment()
     app = Flask("app", static_folder=None)
+    app.request_class = WholeBodyRequest
     app.extensions[EXTENSION] = services
     app.config.update(
         SECRET_KEY=services.settings.secret_key,
-        MAX_CONTENT_LENGTH=_LARGEST_BODY
-        + 1,  # one more, so that a body cut off there is known to be too large
-        MAX_FORM_MEMORY_SIZE=_LARGEST_BODY,
+        MAX_FORM_MEMORY_SIZE=LARGEST,
         MAX_FORM_PARTS=20,
         **OPENAPI,
     )
     cast(Any, app.json).sort_keys = False
-    app.url_map.strict_slashes = False
+    # Each of these would answer with a redirect to wherever the Host header says.
+    app.url_map.strict_slashes = app.url_map.merge_slashes = app.url_map.redirect_defaults = False
     request_log.register(app)
-    app.before_request(_refuse_large_body)
+    app.before_request(_refuse_by_headers)
+    app.after_request(_guard)
     errors.register(app)
     api = Api(app)
     api.register_blueprint(verifications.blueprint)
@@ -53,10 +52,15 @@ def build(services: Services | None = None) -> Flask:
     return app
 
 
-def _refuse_large_body() -> None:
-    """A chunked body tells no length: werkzeug reads up to its limit and drops the rest silently."""
-    length = request.content_length
-    if length is None:
-        length = len(request.get_data())
-    if length > _LARGEST_BODY:
-        raise RequestEntityTooLarge
+def _refuse_by_headers() -> None:
+    """Whether or not anybody would read the body."""
+    cast(WholeBodyRequest, request).refuse_by_headers()
+
+
+def _guard(response: Response) -> Response:
+    """No cache keeps an answer of ours, no browser guesses what it is."""
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    if request.endpoint == "verifications.receipt":
+        response.vary.add("Accept")
+    return response

@@ -52,6 +52,17 @@ def test_readyz_without_the_database_is_down(api: Api) -> None:
     assert (answer.status_code, answer.get_json()["checks"]["database"]) == (503, "away")
 
 
+def test_readyz_with_a_database_that_only_reads_is_down(api: Api) -> None:
+    with api.database.transaction() as tx:
+        tx.execute(
+            f"ALTER DATABASE {tx.info.dbname} SET default_transaction_read_only = on"  # type: ignore[arg-type]
+        )
+    api.database.close()
+    answer = api.http.get("/readyz")
+    assert (answer.status_code, answer.get_json()["checks"]["database"]) == (503, "read_only")
+    assert answer.get_json()["status"] == "unavailable"
+
+
 def test_readyz_on_an_older_schema_is_down_and_on_a_newer_one_is_not(api: Api) -> None:
     with api.database.transaction() as tx:
         tx.execute("UPDATE alembic_version SET version_num = 'from_the_future'")
@@ -70,14 +81,14 @@ def test_a_request_is_one_line_without_query_address_or_token(
         token = api.token(made["verification_id"])
         api.http.get(f"/verify?token={token}")
         api.http.get(f"/verify/{token}/ada@example.com")
-        api.http.post("/verify", data={"token": token})
+        api.http.post("/verify", data={"token": token, "action": "confirm"})
     written = capsys.readouterr().err
     lines = [json.loads(line) for line in written.splitlines()]
     access = [line for line in lines if line["logger"] == "access"]
     assert [(line["method"], line["path"], line["status"]) for line in access] == [
         ("POST", "/v1/verifications", 202),
         ("GET", "/verify", 200),
-        ("GET", "/verify/****/***@example.com", 404),
+        ("GET", "unmatched", 404),
         ("POST", "/verify", 200),
     ]
     assert access[0]["client_id"].startswith("cli_")

@@ -162,6 +162,66 @@ def test_each_error_says_what_happened_and_what_to_do(api: Api) -> None:
         assert "<form" in invalid.text
 
 
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "token={}",
+        "token={}&action=",
+        "token={}&action=revok",
+        "token={}&action=CONFIRM",
+        "token={}&action=delete",
+        "token={}&Action=confirm",
+        "token={}&action=revoke&action=confirm",
+        "token={}&action=confirm&action=confirm",
+        "token={}&token={}&action=confirm",
+        "action=confirm",
+        "",
+    ],
+)
+def test_only_confirm_confirms_and_only_revoke_revokes(api: Api, form: str) -> None:
+    _, token = made(api)
+    before = snapshot(api.database)
+    page = api.http.post("/verify", data=form.replace("{}", token), content_type=FORM)
+    assert page.status_code == 422
+    assert "This could not be read" in page.text
+    assert "<form" in page.text
+    assert snapshot(api.database) == before
+
+
+def test_a_form_of_another_kind_does_nothing(api: Api) -> None:
+    _, token = made(api)
+    before = snapshot(api.database)
+    assert api.http.post("/verify", json={"token": token, "action": "confirm"}).status_code == 422
+    assert api.http.post(f"/verify?token={token}&action=confirm").status_code == 422
+    assert snapshot(api.database) == before
+
+
+@pytest.mark.parametrize("action", ["confirm", "revoke"])
+def test_a_link_whose_newer_one_was_used_or_revoked_sends_nobody_searching(api: Api, action: str) -> None:
+    _, old = made(api, "key-1")
+    _, new = made(api, "key-2")
+    press(api, new, action)
+    page = press(api, old)
+    assert page.status_code == 410
+    assert "Only the newest mail works; if you used that one, there is nothing left to do." in page.text
+    assert "run out" not in page.text
+
+
+def test_every_page_takes_a_newer_link_opened_in_its_tab(api: Api) -> None:
+    _, token = made(api)
+    pages = [
+        *(api.http.get("/verify"), press(api, "x"), press(api, "0" * 20_000), press(api, token, "revoke")),
+        press(api, token),
+    ]
+    assert [page.status_code for page in pages] == [200, 422, 413, 200, 410]
+    scripts = {tuple(re.findall(r"<script>(.*?)</script>", page.text, re.DOTALL)) for page in pages}
+    ((script,),) = scripts
+    assert "hashchange" in script
+
+
 def test_an_overdue_and_a_cancelled_link_say_so(api: Api) -> None:
     _, token = made(api)
     with api.database.transaction() as tx:
@@ -183,6 +243,7 @@ def test_a_page_that_breaks_is_still_a_page(api: Api) -> None:
     assert "Something went wrong here" in broken.text
     too_large = press(api, "0" * 20_000)
     assert (too_large.status_code, too_large.mimetype) == (413, "text/html")
+    assert "This could not be read" in too_large.text
 
 
 def test_without_the_database_the_page_says_that_the_code_is_still_good(api: Api) -> None:

@@ -145,6 +145,10 @@ INVALID = [
     ({"metadata": []}, "/metadata", "invalid_type"),
     ({"metadata": {"a": "x" * 5000}}, "/metadata", "too_large"),
     ({"metadata": {"a": 2**64}}, "/metadata/a", "number_too_large"),
+    ({"metadata": {"a": 1e308}}, "/metadata/a", "number_too_large"),
+    ({"metadata": {"a": [1e18] * 300}}, "/metadata", "too_large"),
+    ({"ada@example.com": 1}, "/***@example.com", "unknown_field"),
+    ({"x" * 200: 1}, f"/{'x' * 64}", "unknown_field"),
     ({"unheard_of": 1}, "/unheard_of", "unknown_field"),
 ]
 
@@ -166,6 +170,13 @@ def test_a_field_that_is_wrong_is_named_and_nothing_happens(
 )
 def test_optional_fields_are_taken(api: Api, change: dict[str, Any]) -> None:
     assert api.create(**change).status_code == 202
+
+
+def test_metadata_comes_back_as_it_was_and_may_be_sent_again(api: Api) -> None:
+    given = {"a": [1, 1.0, 0.1, 1e15, 1e16, -9.2e18, 1e-300, 2**63 - 1, True, None, ""], "ü": {"": [[]]}}
+    shown = api.create(metadata=given).get_json()["metadata"]
+    assert shown == given
+    assert api.create("key-2", metadata=shown).get_json()["metadata"] == given
 
 
 def test_all_wrong_fields_are_named_at_once(api: Api) -> None:
@@ -309,6 +320,29 @@ def test_a_receipt_comes_as_json_and_as_text(api: Api) -> None:
         assert "wait_for_worker" in text.text
     assert api.get(path, Accept="*/*").mimetype == "application/json"
     problem(api.get(path, Accept="image/png"), 406, "not_acceptable")
+    for accept in ("application/json", "text/plain", "image/png"):
+        assert api.get(path, Accept=accept).headers["Vary"] == "Accept"
+
+
+def test_no_answer_is_cached_or_guessed_at(api: Api) -> None:
+    made = api.create().get_json()
+    path = f"/v1/verifications/{made['verification_id']}"
+    answers = [
+        *(api.create(), api.create("k" * 256), api.create("key-1", email="eve@example.com")),
+        *(api.get(path), api.get(f"{path}/receipt"), api.get(f"{path}/receipt", Accept="text/plain")),
+        *(api.consume("x"), api.consume(api.token(made["verification_id"])), api.http.get(path)),
+        *(api.get("/nowhere"), api.http.delete("/v1/verifications"), api.http.get("/openapi.json")),
+        *(
+            api.http.get("/healthz"),
+            api.http.get("/readyz"),
+            api.http.get("/verify"),
+            api.http.post("/verify"),
+        ),
+    ]
+    assert {answer.status_code for answer in answers} == {200, 202, 400, 401, 404, 405, 409, 422}
+    for answer in answers:
+        assert answer.headers.getlist("Cache-Control") == ["no-store"]
+        assert answer.headers.getlist("X-Content-Type-Options") == ["nosniff"]
 
 
 def test_a_request_id_is_taken_and_is_the_correlation_id(api: Api) -> None:

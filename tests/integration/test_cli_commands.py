@@ -78,7 +78,7 @@ def test_a_client_is_made_once_and_its_key_works(run: Run, database: Database) -
     assert known.return_urls == ("https://host.example/",)
     again = run("clients", "create", "shop", "--json")
     assert (again.exit_code, again.stdout) == (1, "")
-    assert "shop" in again.stderr
+    assert "there is a client named shop already" in again.stderr
 
 
 def test_without_json_the_key_alone_is_on_stdout(run: Run, database: Database) -> None:
@@ -124,7 +124,13 @@ REFUSED = [
     (("keys", "create", "nobody"), 1),
     (("keys", "revoke", "cs_live_aaaaaaaaaa"), 1),
     (("outbox", "show", f"dlv_{'0' * 32}"), 1),
-    (("outbox", "show", "nonsense"), 1),
+    (("outbox", "show", "nonsense"), 2),
+    (("outbox", "show", f"cli_{'0' * 32}"), 2),
+    (("clients", "create", "\udcff"), 2),
+    (("keys", "revoke", "\udcff"), 2),
+    (("outbox", "show", "\udcff"), 2),
+    (("outbox", "\udcff"), 2),
+    (("release", "\udcff"), 2),
     (("clients", "create"), 2),
     (("clients", "create", "a/b"), 2),
     (("clients", "create", "a", "--return-url", "javascript:x"), 2),
@@ -150,6 +156,10 @@ def test_what_cannot_be_done_has_an_exit_code_and_one_clear_line(
         ("postgresql://postgres@127.0.0.1:1/nowhere", 3, "DATABASE_URL"),
         ("", 2, "DATABASE_URL"),
         ("mysql://x", 2, "DATABASE_URL"),
+        ("postgresql://u:secret pw@h/x", 2, "DATABASE_URL"),
+        ("postgresql://u:se%zzcret@h/x", 2, "DATABASE_URL"),
+        ("postgresql://u:secret@h/x?bogus=1", 2, "DATABASE_URL"),
+        ("postgresql://u:secret@[::1/x", 2, "DATABASE_URL"),
     ],
 )
 def test_an_unreachable_database_and_a_bad_setting_are_told_apart(
@@ -160,12 +170,74 @@ def test_an_unreachable_database_and_a_bad_setting_are_told_apart(
         assert done.exit_code == code, done.stderr
         assert words in done.stderr
         assert "Traceback" not in done.stderr
+        assert "cret" not in done.stderr
+
+
+def test_a_read_only_database_is_called_that(run: Run, make: Factory, database_url: str) -> None:
+    name = database_url.rpartition("/")[2].partition("?")[0]
+    make.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    try:
+        done = run("clients", "create", "shop")
+        assert data(run("clients", "list", "--json")) == []
+    finally:
+        _writable(make, name)
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert "read-only" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def _writable(make: Factory, name: str) -> None:
+    with make.database.transaction() as tx:
+        tx.execute("SET TRANSACTION READ WRITE")
+        tx.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
+
+
+@pytest.mark.parametrize(
+    ("older", "command"),
+    [
+        ("ALTER TABLE clients DROP COLUMN return_urls", ("clients", "list")),
+        ("DROP TABLE provider_status", ("outbox", "stats")),
+    ],
+)
+def test_a_schema_older_than_the_code_says_to_release(
+    run: Run, postgres: Postgres, older: str, command: tuple[str, ...]
+) -> None:
+    url = postgres.create_database("older_than_the_code")
+    data(run("release", "--json", DATABASE_URL=url))
+    opened = Database(url, statement_timeout=4.0, size=1)
+    with opened.transaction() as tx:
+        tx.execute(older)
+    opened.close()
+    done = run(*command, DATABASE_URL=url)
+    postgres.drop_database("older_than_the_code")
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert "flask --app app release" in done.stderr
+
+
+@pytest.mark.parametrize("redirection", ["> /dev/full", ">&-"])
+def test_an_answer_that_cannot_be_written_is_one_line_and_no_success(
+    database_url: str, database: Database, redirection: str
+) -> None:
+    clients.create(database, "shop")
+    for json_or_not in ("", "--json"):
+        done = subprocess.run(
+            ["sh", "-c", f"{sys.executable} -m flask --app app clients list {json_or_not} {redirection}"],
+            cwd=ROOT,
+            env={"PATH": os.environ["PATH"], "DATABASE_URL": database_url},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 1, done.stderr
+        assert done.stderr.startswith("Error: done, but the answer could not be written")
+        assert done.stderr.count("\n") == 1
 
 
 def test_release_migrates_an_empty_database_and_leaves_a_receipt(run: Run, postgres: Postgres) -> None:
     url = postgres.create_database("release_of_an_empty_one")
     early = run("clients", "list", DATABASE_URL=url)
-    assert (early.exit_code, "release" in early.stderr) == (1, True)
+    assert (early.exit_code, "release" in early.stderr) == (3, True)
     first = data(run("release", "--json", DATABASE_URL=url, HEROKU_SLUG_COMMIT="abc123"))
     assert (first["commit"], first["schema_before"], first["outcome"]) == ("abc123", None, "done")
     second = data(run("release", "--json", DATABASE_URL=url, SOURCE_VERSION="def456"))

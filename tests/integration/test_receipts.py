@@ -11,12 +11,13 @@ import pytest
 
 from app import presentation, receipt_text
 from app.schemas import ReceiptSchema
-from db import ids, receipts
+from db import advice, ids, receipts
 from db.delivery_state import GateReason, Outcome, State
 from db.errors import NotFound
 from db.phases import Phase
+from db.provider_pauses import Refusal
 from db.views import Receipt
-from tests.factories import SENDER, SMTP, Factory
+from tests.factories import KEYED, SENDER, SMTP, Factory, policy
 
 
 def receipt(make: Factory, delivery_id: UUID) -> Receipt:
@@ -84,7 +85,28 @@ def test_an_attempt_that_failed_says_with_what_and_what_to_do(make: Factory) -> 
     assert "mailbox_full" in (entry.detail or "")
     assert found.next_action.code == "wait_for_retry"
     assert found.next_action.at == found.known.delivery.next_attempt_at
-    assert re.search(r"Attempt 2 in \d+ s\. The last one ended with mailbox_full\.", found.next_action.text)
+    assert re.search(
+        r"Attempt 2 in \d+ s\. The last one ended with mailbox_full\. The mailbox is full\.$",
+        found.next_action.text,
+    )
+
+
+@pytest.mark.parametrize("code", ["temporarily_refused", "smtp_timeout", "mailbox_full", "internal_error"])
+def test_a_delivery_that_still_retries_asks_for_no_new_request(make: Factory, code: str) -> None:
+    lease = make.handed_over()
+    make.settle(lease, Outcome.TRANSIENT, code)
+    text = receipt_text.render(receipt(make, lease.delivery_id))
+    assert (advice.cause(code) or "") in text
+    assert advice.WORDS[code].advice not in text
+    assert "new verification" not in text
+
+
+def test_a_delivery_that_ended_so_has_cause_and_advice(make: Factory) -> None:
+    lease = make.handed_over()
+    make.settle(lease, Outcome.TRANSIENT, "temporarily_refused", policy=policy(max_attempts=1))
+    found = receipt(make, lease.delivery_id)
+    words = advice.WORDS["temporarily_refused"]
+    assert found.next_action.text == f"{words.cause} {words.advice}"
 
 
 def test_a_failure_has_category_code_and_sentence(make: Factory) -> None:
@@ -104,18 +126,121 @@ def test_a_wait_that_is_too_long_sends_somebody_to_look(make: Factory) -> None:
     assert "due since 10 min" in found.next_action.text
 
 
-def test_a_paused_provider_is_why_a_due_delivery_waits(make: Factory) -> None:
-    made = make.waiting()
+def pause(make: Factory, provider: str = SMTP.name, sender: str = SENDER, minutes: int = 10) -> None:
     make.execute(
         "INSERT INTO provider_status (provider, sender, paused_until, kind, code)"
-        " VALUES (%s, %s, clock_timestamp() + interval '1 minute', 'config', 'login_refused')",
-        SMTP.name,
-        SENDER,
+        " VALUES (%s, %s, clock_timestamp() + make_interval(mins => %s), 'config', 'login_refused')",
+        provider,
+        sender,
+        minutes,
     )
+
+
+def test_a_paused_provider_is_why_a_due_delivery_waits(make: Factory) -> None:
+    made = make.waiting()
+    pause(make)
     found = receipt(make, made.delivery_id)
     assert found.next_action.code == "wait_for_provider"
-    assert SMTP.name in found.next_action.text
+    assert f"{SMTP.name} is paused" in found.next_action.text
     assert "login_refused" in found.next_action.text
+    assert advice.WORDS["login_refused"].advice in found.next_action.text
+    assert SENDER not in found.next_action.text
+
+
+def test_a_due_delivery_is_not_held_back_while_another_provider_is_in_use(make: Factory) -> None:
+    make.settle(make.handed_over(KEYED), Outcome.ACCEPTED)
+    made = make.waiting()
+    pause(make)
+    found = receipt(make, made.delivery_id)
+    assert found.next_action.code == "wait_for_worker"
+    assert f"{SMTP.name} is paused" in found.next_action.text
+    assert "Another provider may take it" in found.next_action.text
+
+
+def test_a_provider_that_takes_mail_since_is_not_paused_for_this_sender(make: Factory) -> None:
+    pause(make, sender="old@countersign.example")
+    make.settle(make.handed_over(), Outcome.ACCEPTED)
+    found = receipt(make, make.waiting().delivery_id)
+    assert found.next_action.code == "wait_for_worker"
+    assert "o***@countersign.example" in found.next_action.text
+
+
+def refused(make: Factory, minutes: int) -> UUID:
+    """A delivery that was refused together with us; the pause lasts `minutes`."""
+    lease = make.leased()
+    refusal = Refusal("config", "login_refused", minutes * 60.0, (60.0,))
+    make.settle(lease, Outcome.REFUSED_US, "login_refused", refusal=refusal)
+    return lease.delivery_id
+
+
+def test_only_pauses_of_this_deliverys_sender_matter(make: Factory) -> None:
+    delivery_id = refused(make, 10)
+    pause(make, provider=KEYED.name, sender="other@countersign.example")
+    found = receipt(make, delivery_id)
+    assert found.next_action.code == "wait_for_provider"
+    assert SMTP.name in found.next_action.text
+    assert KEYED.name not in found.next_action.text
+
+
+@pytest.mark.parametrize("minutes", [1, 10])
+def test_a_retry_whose_provider_is_paused_says_both(make: Factory, minutes: int) -> None:
+    lease = make.leased()
+    make.settle(lease, Outcome.TRANSIENT, "temporarily_refused", policy=policy(backoff=(300.0,)))
+    pause(make, minutes=minutes)
+    found = receipt(make, lease.delivery_id)
+    assert found.next_action.code == "wait_for_retry"
+    assert "Attempt 2 in" in found.next_action.text
+    assert f"{SMTP.name} is paused" in found.next_action.text
+    due = found.known.delivery.next_attempt_at
+    assert due is not None
+    assert found.next_action.at == max(due, found.known.pauses[0].until)
+
+
+def test_an_unanswered_hand_over_names_only_the_pause_of_its_own_provider(make: Factory) -> None:
+    lease = make.unknown()
+    pause(make, provider=KEYED.name)
+    assert "is paused" not in receipt(make, lease.delivery_id).next_action.text
+    pause(make)
+    text = receipt(make, lease.delivery_id).next_action.text
+    assert f"{SMTP.name} is paused" in text
+    assert KEYED.name not in text
+
+
+def test_a_pause_of_an_operator_is_called_that(make: Factory) -> None:
+    made = make.waiting()
+    pause(make)
+    make.execute("UPDATE provider_status SET kind = 'operator'")
+    assert "by an operator" in receipt(make, made.delivery_id).next_action.text
+
+
+@pytest.mark.parametrize("provider_has_it", [True, False])
+def test_a_cancelled_verification_asks_nobody_to_ask_again(make: Factory, provider_has_it: bool) -> None:
+    delivery_id = make.in_state(State.ACCEPTED if provider_has_it else State.CANCELLED)
+    make.execute("UPDATE verifications SET status = 'cancelled'")
+    found = receipt(make, delivery_id)
+    assert found.next_action.code == "none"
+    assert "only if the person asks" in found.next_action.text
+    assert "request" not in found.next_action.text.lower()
+    (entry,) = (entry for entry in found.timeline if entry.event == "verification.cancelled")
+    assert entry.by == "client or recipient"
+
+
+@pytest.mark.parametrize("attempted", [True, False])
+def test_a_token_used_before_any_mail_left_is_said_plainly(make: Factory, attempted: bool) -> None:
+    if attempted:
+        lease = make.leased()
+        make.settle(lease, Outcome.NOT_SENT, "shutting_down")
+        delivery_id = lease.delivery_id
+    else:
+        delivery_id = make.waiting().delivery_id
+    make.close_gate(delivery_id, GateReason.CONSUMED)
+    make.execute("UPDATE verifications SET status = 'consumed', consumed_at = clock_timestamp()")
+    found = receipt(make, delivery_id)
+    assert found.next_action.code == "token_leaked"
+    assert "although no mail" in found.next_action.text
+    assert "TOKEN_KEYS" in found.next_action.text
+    (entry,) = (entry for entry in found.timeline if entry.event == "verification.consumed")
+    assert (entry.by, entry.detail) == ("somebody", "no mail had left with the token")
 
 
 def test_a_lease_that_ran_out_waits_for_the_sweep(make: Factory) -> None:
@@ -143,7 +268,7 @@ def test_an_unknown_whose_gate_is_closed_will_not_be_repeated(make: Factory) -> 
     [
         ("consumed", "consumed_at = clock_timestamp()", "done", "confirmed"),
         ("expired", "locale = NULL", "request_again", "being found out"),
-        ("cancelled", "locale = NULL", "request_again", "being found out"),
+        ("cancelled", "locale = NULL", "none", "being found out"),
     ],
 )
 def test_the_verification_speaks_before_its_delivery(
