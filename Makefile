@@ -16,7 +16,7 @@ demo: bootstrap ## Send one verification end to end and print its receipt
 	@$(VENV)/python -m dev.demo
 
 test: bootstrap ## Run all tests; ARGS="-k lease -x" is passed on to pytest
-	@$(VENV)/python -m pytest -q -n 2 --dist loadfile $(ARGS)
+	@$(VENV)/python -m pytest -n 2 --dist loadfile $(or $(ARGS),-q)
 
 lint: bootstrap ## Check formatting, style, types and import rules
 	@$(VENV)/ruff format --check .

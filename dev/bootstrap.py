@@ -34,7 +34,7 @@ FOR_UV = {"SSL_CERT_FILE": "PIP_CERT", "UV_DEFAULT_INDEX": "PIP_INDEX_URL"}
 REMEDIES = (
     (
         r"No space left|ENOSPC|Disk quota|os error 28",
-        "the disk is full: free about 600 MB and run make again",
+        "the disk is full: free about 300 MB and run make again",
     ),
     (
         r"hash(es)? (mismatch|do not match)|DO NOT MATCH THE HASHES",
@@ -99,7 +99,8 @@ def exec_newer() -> None:
             os.execv(found, [found, *sys.argv])
     have = ".".join(map(str, sys.version_info[:3]))
     raise BootstrapError(
-        f"Python 3.11 or newer is needed, this is {have}: install one (Debian 12: apt-get install python3)"
+        f"Python 3.11 or newer is needed, this is {have}: install a newer one beside it and name it, "
+        "make PYTHON=/path/to/python3.12 …"
     )
 
 

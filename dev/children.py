@@ -62,8 +62,18 @@ class Printer:
 class Child:
     """One process in a session of its own, so that Ctrl-C in the terminal reaches only us."""
 
-    def __init__(self, name: str, command: str, environment: Mapping[str, str], *, folder: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: str,
+        environment: Mapping[str, str],
+        *,
+        folder: Path,
+        unprinted: re.Pattern[str] | None = None,
+    ) -> None:
+        """Lines that `unprinted` finds something in are kept among the last lines only."""
         self.name, self.command, self.environment, self.folder = name, command, environment, folder
+        self.unprinted = unprinted
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
@@ -116,6 +126,7 @@ class Child:
                 text = line.decode(errors="replace").rstrip()
                 if text:
                     self.last_lines.append(text)
+                if text and not (self.unprinted and self.unprinted.search(text)):
                     printer.line(self.name, text)
 
 

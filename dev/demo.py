@@ -18,8 +18,8 @@ from typing import Any
 import httpx
 
 from dev.children import Printer
-from dev.environment import make_folder
-from dev.processes import DevError
+from dev.environment import make_folder, write_private_text
+from dev.processes import DevError, explain
 from dev.run import stop_on_signals
 from dev.stack import ROOT, Interrupted, Stack
 
@@ -117,11 +117,11 @@ def main(results: Path = ROOT / ".run") -> int:
     out, log = Printer(), io.StringIO()
     stop_asked = stop_on_signals()
     watch_the_clock()
-    folder = Path(tempfile.mkdtemp(prefix="countersign-demo-"))
-    folder.chmod(0o711)  # PostgreSQL may run as another user; the secrets inside are 0600
     demo: Demo | None = None
-    step = "start"
+    step, folder = "start", None
     try:
+        make_folder(results)  # what cannot be kept is not begun
+        folder = Path(tempfile.mkdtemp(prefix="countersign-demo-"))
         given = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
         given.setdefault("WEB_CONCURRENCY", "1")  # one caller; the second process would only cost time
         stack = Stack(
@@ -140,11 +140,13 @@ def main(results: Path = ROOT / ".run") -> int:
         finally:
             step = step if step == "result" else demo.step
             signal.alarm(0)
-            stack.stop()
+            demo.http.close()  # the web waits for open connections before it ends
+            stack.stop(throw_away=True)
     except Exception as error:  # whatever it is becomes the last line
         return failed(out, log, step, error)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
     out.say(f"DEMO OK {receipt['verification']['verification_id']}")
     return 0
 
@@ -160,17 +162,17 @@ def watch_the_clock() -> None:
 
 
 def write_receipt(results: Path, receipt: Mapping[str, Any]) -> None:
-    make_folder(results)
-    fresh = results / f"demo-receipt.{os.getpid()}.new"
-    fresh.write_text(json.dumps(receipt, indent=2, ensure_ascii=False) + "\n")
-    fresh.replace(results / "demo-receipt.json")
+    text = json.dumps(receipt, indent=2, ensure_ascii=False) + "\n"
+    write_private_text(results / "demo-receipt.json", text)
 
 
 def failed(out: Printer, log: io.StringIO, step: str, error: Exception) -> int:
     for line in log.getvalue().splitlines()[-LOG_LINES:]:
         out.say(f"  {line}")
     reason = "interrupted" if isinstance(error, Interrupted) else str(error) or type(error).__name__
-    if not isinstance(error, DevError | DemoError | Interrupted | httpx.HTTPError):
+    if isinstance(error, OSError):
+        reason = explain(reason)
+    elif not isinstance(error, DevError | DemoError | Interrupted | httpx.HTTPError):
         reason = f"{type(error).__name__}: {reason}"
     out.say(f"DEMO FAILED {step}: {' '.join(reason.split())}")
     return 1

@@ -11,17 +11,24 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from dev.processes import DevError
+from dev.processes import DevError, is_full
 
 MAIL_FROM = "Countersign <verify@countersign.example>"
 
 
 def write_private(path: Path, values: Mapping[str, str]) -> None:
     """Write `NAME=value` lines (quoted for a shell where needed), mode 0600, all or nothing."""
+    lines = (f"{name}={shlex.quote(value) if value else ''}\n" for name, value in values.items())
+    write_private_text(path, "".join(lines))
+
+
+def write_private_text(path: Path, text: str) -> None:
+    """Write `text`, mode 0600, all or nothing."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        file.writelines(f"{name}={shlex.quote(value) if value else ''}\n" for name, value in values.items())
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)
@@ -77,13 +84,17 @@ def base_environment(given: Mapping[str, str], kept: Mapping[str, str], folder: 
 
 
 def make_folder(folder: Path) -> None:
-    """Make the data folder, open to pass through (PostgreSQL runs as another user when we are root)."""
+    """Make the data folder and close it to others. Raises `DevError` where it cannot be written.
+
+    Root's stays open to pass through, not to list: PostgreSQL runs as another user there.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        with suppress(PermissionError):  # somebody else's folder that we may write in
+            folder.chmod(0o711 if os.geteuid() == 0 else 0o700)
         probe = folder / ".writable"
         probe.write_bytes(b"x")
         probe.unlink()
     except OSError as error:
-        raise DevError(
-            f"cannot write in {folder} ({error.strerror}): free disk space or make the folder writable"
-        ) from error
+        todo = "free about 300 MB of disk space" if is_full(error) else "make the folder writable"
+        raise DevError(f"cannot write in {folder} ({error.strerror}): {todo}") from error

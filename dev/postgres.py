@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
+from dev.environment import write_private_text
 from dev.postgres_binaries import Installation, find_postgres
 from dev.postgres_launch import Launch, choose_launch, give
 from dev.processes import DevError, command_of, explain, is_alive, stop_left_behind, tail, wait_until
@@ -28,14 +30,17 @@ SETTINGS = {
     "log_timezone": "UTC",
     "max_connections": "200",  # web, worker slots, tests side by side
 }
+HOST_RULES = "host all all 127.0.0.1/32 scram-sha-256\n"
 # After SIGKILL the old backends need a moment to see it; until then the new server refuses.
 STILL_ENDING = ("shared memory block", "lock file")
 
 
 class Postgres(Server):
-    """`with Postgres(folder) as postgres: connect(postgres.url())`. The user is `postgres`, no password.
+    """`with Postgres(folder) as postgres: connect(postgres.url())`. The user is `postgres`.
 
-    `settings` are added to the command line and win over ours. The data stays in `folder/data` between runs.
+    Its password lies beside the data, for our eyes only: whoever may log in as a superuser may run programs as
+    the server's owner. `settings` are added to the command line and win over ours. The data stays in
+    `folder/data` between runs.
     Works as root and as a normal user; every error is a `DevError` of one line.
     """
 
@@ -47,6 +52,7 @@ class Postgres(Server):
         self.settings = {**SETTINGS, **(settings or {})}
         self._installation: Installation | None = None
         self._launch: Launch | None = None
+        self._password = ""
 
     @property
     def installation(self) -> Installation:
@@ -61,8 +67,8 @@ class Postgres(Server):
         return (self._launch.home if self._launch else self.folder) / "data"
 
     def url(self, database: str = DATABASE) -> str:
-        """`postgresql://postgres@127.0.0.1:PORT/DATABASE`."""
-        return f"postgresql://postgres@127.0.0.1:{self.port}/{quote(database, safe='')}"
+        """`postgresql://postgres:PASSWORD@127.0.0.1:PORT/DATABASE`, once it was started."""
+        return f"postgresql://postgres:{self._password}@127.0.0.1:{self.port}/{quote(database, safe='')}"
 
     def kill(self) -> None:
         """Crash: every server process ends at once, nothing is flushed; the next start recovers."""
@@ -87,15 +93,24 @@ class Postgres(Server):
     def _prepare(self) -> None:
         self._launch = self._launch or choose_launch(self.installation.bin, self.folder)
         if not (self.data / "PG_VERSION").exists():
+            write_private_text(self._password_file, f"{secrets.token_urlsafe(24)}\n")
             self._init_data(self._launch)
         self._check_version()
         give(self.data, self._launch.owner)
         self._clear_leftovers()
+        if not self._password_file.exists():
+            self._set_password(self._launch)
+        self._password = self._password_file.read_text().strip()
+
+    @property
+    def _password_file(self) -> Path:
+        return self.data.with_name("password")
 
     def _init_data(self, launch: Launch) -> None:
         """`initdb` beside, then rename: an interrupted one leaves no half data folder."""
         fresh = self.data.with_name("data.new")
         shutil.rmtree(fresh, ignore_errors=True)
+        give(self._password_file, launch.owner)  # initdb reads it
         for locale in ("C.UTF-8", "C"):  # older systems lack the first
             fresh.mkdir(mode=0o700)
             give(fresh, launch.owner)
@@ -103,7 +118,8 @@ class Postgres(Server):
                 "-D",
                 str(fresh),
                 "-A",
-                "trust",
+                "scram-sha-256",
+                f"--pwfile={self._password_file}",
                 "-U",
                 "postgres",
                 "-E",
@@ -119,6 +135,24 @@ class Postgres(Server):
                 return
             shutil.rmtree(fresh, ignore_errors=True)
         raise DevError(f"initdb failed: {explain(' | '.join(answer.stderr.strip().splitlines()[-3:]))}")
+
+    def _set_password(self, launch: Launch) -> None:
+        """Close a data folder that let everybody in. The file comes last: half done is done again."""
+        password = secrets.token_urlsafe(24)
+        options: dict[str, Any] = launch.options()
+        answer = subprocess.run(
+            launch.command("postgres", "--single", "-D", str(self.data), "postgres"),
+            input=f"ALTER ROLE postgres PASSWORD '{password}'\n",
+            capture_output=True,
+            text=True,
+            check=False,
+            **options,
+        )
+        if answer.returncode != 0 or "ERROR:" in answer.stderr:
+            words = explain(" | ".join(answer.stderr.replace(password, "***").strip().splitlines()[-3:]))
+            raise DevError(f"cannot give the database in {self.data} a password: {words}")
+        (self.data / "pg_hba.conf").write_text(HOST_RULES)
+        write_private_text(self._password_file, f"{password}\n")
 
     def _check_version(self) -> None:
         found, ours = (self.data / "PG_VERSION").read_text().strip(), self.installation.major

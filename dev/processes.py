@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import signal
@@ -10,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TypeVar
@@ -19,6 +20,7 @@ T = TypeVar("T")
 
 LOOPBACK = "127.0.0.1"
 PR_SET_PDEATHSIG = 1
+PORTS_TRIED = 50  # in a row, before any port will do
 # Looked up once, here: between fork and exec nothing may be imported or loaded.
 _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
@@ -47,11 +49,16 @@ def die_with_parent(signum: int, parent: int | None = None) -> Callable[[], None
     return arrange
 
 
-def free_port(preferred: int = 0) -> int:
-    """`preferred` if nothing listens there, else a port the kernel has free on 127.0.0.1."""
-    if preferred and not is_listening(preferred):
-        with suppress(OSError):
-            return _bindable(preferred)
+def free_port(preferred: int = 0, *, avoid: Collection[int] = ()) -> int:
+    """`preferred` if nothing listens there, else the next that is free, else any, on 127.0.0.1.
+
+    `avoid` holds ports that are promised to others who do not listen yet.
+    """
+    if preferred:
+        for port in range(preferred, min(preferred + PORTS_TRIED, 65536)):
+            if port not in avoid and not is_listening(port):
+                with suppress(OSError):
+                    return _bindable(port)
     return _bindable(0)
 
 
@@ -166,10 +173,15 @@ def stop_left_behind(pid: int, signum: int, *, seconds: float) -> None:
     raise DevError(f"process {pid} from an earlier run does not end; end it by hand and try again")
 
 
+def is_full(error: OSError) -> bool:
+    """Was it the disk (or our share of it) that had no room?"""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def explain(words: str) -> str:
-    """A failed program's words with what to do in front, where that is known."""
+    """A failed program's own words with what to do in front, where that is known."""
     if "No space left" in words or "Disk quota" in words:
-        return f"the disk is full, free some space and try again ({words})"
+        return f"the disk is full: free about 300 MB and try again ({words})"
     return words
 
 

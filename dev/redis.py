@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from dev.environment import write_private_text
 from dev.processes import (
     LOOPBACK,
     DevError,
@@ -59,14 +61,21 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 class Redis(Server):
-    """`with Redis(folder) as redis: connect(redis.url())`. Starts empty every time."""
+    """`with Redis(folder) as redis: connect(redis.url())`. Starts empty every time.
+
+    The password is new for each object; the server reads it from a file, because command lines are public.
+    """
 
     name = "redis"
     end_signal = signal.SIGTERM
 
+    def __init__(self, folder: Path, *, port: int = 0) -> None:
+        super().__init__(folder, port=port)
+        self._password = secrets.token_urlsafe(24)
+
     def url(self, database: int = 0) -> str:
-        """`redis://127.0.0.1:PORT/DATABASE`."""
-        return f"redis://{LOOPBACK}:{self.port}/{database}"
+        """`redis://:PASSWORD@127.0.0.1:PORT/DATABASE`."""
+        return f"redis://:{self._password}@{LOOPBACK}:{self.port}/{database}"
 
     def kill(self) -> None:
         """Crash: SIGKILL."""
@@ -89,16 +98,18 @@ class Redis(Server):
             "port": str(self.port),
             "dir": str(self.folder),
             "pidfile": str(self._pid_file),
+            "requirepass": self._password,
         }
-        arguments = [part for name, value in settings.items() for part in (f"--{name}", value)]
-        process = self._spawn([str(find_redis()), *arguments], cwd=self.folder)
+        file = self.folder / "redis.conf"
+        write_private_text(file, "".join(f"{name} {quoted(value)}\n" for name, value in settings.items()))
+        process = self._spawn([str(find_redis()), str(file)], cwd=self.folder)
         wait_until(lambda: process.poll() is not None or self._is_ready(), seconds=START_SECONDS)
         return process.poll() is None and self._is_ready()
 
     def _is_ready(self) -> bool:
         """Ask the server for its process id: no stranger on the port is believed."""
         with suppress(OSError), socket.create_connection((LOOPBACK, self.port), timeout=1) as connection:
-            connection.sendall(b"INFO server\r\n")
+            connection.sendall(f"AUTH {self._password}\r\nINFO server\r\n".encode())
             text = b""
             while b"process_id" not in text or not text.endswith(b"\r\n"):
                 received = connection.recv(65536)
@@ -107,3 +118,9 @@ class Redis(Server):
                 text += received
             return f"process_id:{self.pid}\r\n".encode() in text
         return False
+
+
+def quoted(value: str) -> str:
+    """A value as the configuration file wants it, spaces and all."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

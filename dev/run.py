@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import select
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from dev.children import Printer
 from dev.environment import make_folder, read_values, write_private
+from dev.given import check_given, mail_servers, masked
 from dev.processes import DevError, FolderLock, die_with_parent, explain
-from dev.stack import ROOT, Interrupted, Stack, status_of
+from dev.stack import NOBODY, ROOT, Interrupted, Stack, status_of
 
 CLIENT = "make-run"
-NOBODY = "ver_" + 32 * "0"
 NAMES = ("API_URL", "API_KEY", "INBOX_URL", "FLOWER_URL", "OPS_URL", "DATABASE_URL", "REDIS_URL")
+REQUEST = """\
+curl -sSw '\\n' "$API_URL/v1/verifications" -H "Authorization: Bearer $API_KEY" -H 'Content-Type: application/json' \\
+  -H 'Idempotency-Key: welcome-42' -d '{"account_id": "42", "email": "ada@example.com"}'"""
 
 
 def main(folder: Path = ROOT / ".run") -> int:
@@ -32,6 +38,7 @@ def main(folder: Path = ROOT / ".run") -> int:
                 f"make run is already going in this folder (process {lock.holder()}): use it (its URLs are "
                 "in .run/env) or stop it first"
             )
+        check_given(os.environ)
         return run(folder, printer, stop_asked)
     except DevError as error:
         printer.line("run", str(error))
@@ -54,7 +61,7 @@ def stop_on_signals() -> threading.Event:
 
 def run(folder: Path, printer: Printer, stop_asked: threading.Event) -> int:
     terminal = poll_terminal()
-    (folder / "env").unlink(missing_ok=True)  # it would name ports of the run before
+    (folder / "env").unlink(missing_ok=True)  # of a run that was killed
     stack = Stack(folder, os.environ, printer=printer, stop_asked=stop_asked)
     try:
         stack.start()
@@ -66,11 +73,13 @@ def run(folder: Path, printer: Printer, stop_asked: threading.Event) -> int:
     except Interrupted:
         code = 0
     except (DevError, OSError) as error:
-        for line in explain(str(error)).splitlines():
+        words = str(error) if isinstance(error, DevError) else explain(str(error))
+        for line in words.splitlines():
             printer.line("run", line)
         code = 1
     finally:
         printer.line("run", "stopping")
+        (folder / "env").unlink(missing_ok=True)  # it would name what answers no more
         stack.stop()
     printer.line("run", "stopped; the data stays in .run")
     return code
@@ -94,13 +103,25 @@ def watch(stack: Stack, stop_asked: threading.Event, terminal: select.poll) -> N
 
 
 def usable_key(stack: Stack, folder: Path) -> str:
-    """The API key of the run before while it still works, else a new one; kept beside the secrets."""
-    kept = read_values(folder / "secrets")
-    key = kept.get("API_KEY", "")
-    if not key or not works(stack.urls["API_URL"], key):
+    """The API key that was used with this database before while it works, else a new one, kept in `keys`."""
+    api_url, name = stack.urls["API_URL"], database_name(stack)
+    kept = read_values(folder / "keys")
+    key = kept.get(name, "")
+    if not key or not works(api_url, key):
         key = stack.create_key(CLIENT)
-        write_private(folder / "secrets", {**kept, "API_KEY": key})
+        if not works(api_url, key):
+            raise DevError(f"the API refuses a new key of the client {CLIENT}: was that client disabled?")
+        write_private(folder / "keys", {**kept, name: key})
     return key
+
+
+def database_name(stack: Stack) -> str:
+    """A name for the database in use: ours, whatever its port, or a digest of where the given one is."""
+    if any(server.name == "postgres" for server in stack.servers):
+        return "embedded"
+    parts = urlsplit(stack.urls["DATABASE_URL"])
+    place = f"{parts.username}@{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return f"given_{hashlib.sha256(place.encode()).hexdigest()[:16]}"
 
 
 def works(api_url: str, key: str) -> bool:
@@ -113,32 +134,47 @@ def announce(stack: Stack, printer: Printer, key: str) -> None:
     """Write `.run/env` first, then print: whoever waits for READY finds the file."""
     urls = {**stack.urls, "API_KEY": key}
     write_private(stack.folder / "env", {name: urls[name] for name in NAMES})
-    printer.say()
-    for name, label in (
-        ("API_URL", "API"),
-        ("INBOX_URL", "inbox"),
-        ("FLOWER_URL", "Flower"),
-        ("OPS_URL", "ops pages"),
-        ("DATABASE_URL", "PostgreSQL"),
-        ("REDIS_URL", "Redis"),
-    ):
-        printer.say(f"  {label:<11} {urls[name] or 'yours (MAIL_URL)'}")
-    printer.say("  passwords   .run/secrets (ops pages: OPS_PASSWORD; Flower: FLOWER_BASIC_AUTH)")
-    printer.say()
-    printer.say("Try it (the mail appears in the inbox):")
-    printer.say()
-    printer.say(curl(urls["API_URL"], key))
-    printer.say()
+    has_ops = status_of(urls["OPS_URL"]) not in (0, 404)
+    for line in banner(urls, mail_url=stack.environment["MAIL_URL"], has_ops=has_ops):
+        printer.say(line)
     printer.say("READY")
 
 
-def curl(api_url: str, key: str) -> str:
-    """A request to paste into another terminal; repeated, it answers with the same verification."""
-    return (
-        f"curl -sw '\\n' {api_url}/v1/verifications -H 'Authorization: Bearer {key}' "
-        "-H 'Content-Type: application/json' -H 'Idempotency-Key: first-try' "
-        """-d '{"account_id": "account-1", "email": "ada@example.com"}'"""
+def banner(urls: Mapping[str, str], *, mail_url: str, has_ops: bool) -> list[str]:
+    """What a person at the terminal wants to know. No password but the API key, which is there to be used."""
+    inbox = urls["INBOX_URL"]
+    mail = inbox or mail_servers(mail_url)
+    shown = [
+        ("API", urls["API_URL"]),
+        ("inbox" if inbox else "mail to", mail if inbox else f"{mail} (your MAIL_URL)"),
+        ("Flower", urls["FLOWER_URL"]),
+        *([("ops pages", urls["OPS_URL"])] if has_ops else []),
+        ("PostgreSQL", masked(urls["DATABASE_URL"])),
+        ("Redis", masked(urls["REDIS_URL"])),
+        (
+            "passwords",
+            "in .run/secrets: FLOWER_BASIC_AUTH"
+            + (", OPS_PASSWORD" if has_ops else "")
+            + "; URLs in .run/env",
+        ),
+    ]
+    where = (
+        "the mail appears in the inbox" if inbox else f"the mail goes out to {mail}: put in your own address"
     )
+    return [
+        "",
+        *(f"  {label:<11} {value}" for label, value in shown),
+        "",
+        f"Try it ({where}):",
+        "",
+        *curl(urls["API_URL"], urls["API_KEY"]).splitlines(),
+        "",
+    ]
+
+
+def curl(api_url: str, key: str) -> str:
+    """The README's request with values put in; repeated, it answers with the same verification."""
+    return REQUEST.replace("$API_URL", api_url).replace("$API_KEY", key)
 
 
 if __name__ == "__main__":

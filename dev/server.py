@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -96,6 +97,7 @@ class Server:
     def _spawn(self, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
         mode = "ab" if self.log.exists() and self.log.stat().st_size < LARGEST_LOG else "wb"
         with self.log.open(mode) as log:
+            os.fchmod(log.fileno(), 0o600)
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import signal
 import socket
 import subprocess
 import threading
@@ -11,12 +13,14 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from dev.children import Child, Printer, ended, how_it_ended, python_command, read_procfile
 from dev.environment import base_environment, keep_secrets, make_folder
+from dev.ports import Ports
 from dev.postgres import Postgres
-from dev.processes import LOOPBACK, DevError, free_port
+from dev.processes import LOOPBACK, DevError, explain
 from dev.redis import Redis
 from dev.server import Server
 
@@ -32,6 +36,13 @@ COMMAND_SECONDS = 60.0
 WEB_STOP_SECONDS = 28.0  # gunicorn's graceful time-out is 25
 WORKER_STOP_SECONDS = 25.0  # a send deadline of 15 and its result
 INBOX_STOP_SECONDS = 5.0
+HASTY_STOP_SECONDS = 1.0
+
+NOBODY = "ver_" + 32 * "0"  # a verification that never is: asking for it tries a key
+# The access log names requests by their ids: by this one our own questions are known, and not printed.
+OUR_REQUEST = "dev-stack-asks"
+OUR_QUESTIONS = re.compile(rf"\b{OUR_REQUEST}\b(?!.*status\W+5)")
+REFUSED = 1  # exit status of a command that was understood
 
 
 class Interrupted(Exception):
@@ -56,8 +67,9 @@ class Stack:
         liked_ports: Mapping[str, int] = PORTS,
     ) -> None:
         self.folder, self.printer, self.stop_asked = folder, printer, stop_asked
-        self.processes, self.liked_ports = processes, liked_ports
+        self.processes = processes
         make_folder(folder)
+        self.ports = Ports(folder / "ports", liked_ports, lambda text: printer.line("run", text))
         self.environment = base_environment(given, keep_secrets(folder / "secrets"), folder)
         self.urls: dict[str, str] = {}
         self.servers: list[Server] = []
@@ -68,15 +80,15 @@ class Stack:
         self._start_postgres()
         self._start_redis()
         self._start_inbox()
-        self._set_web_urls()
         self._release()
+        self._set_web_urls()
         for name in self.processes:
             self._start_process(name)
         self._wait_for_http()
 
     def _start_postgres(self) -> None:
         if not self.environment.get("DATABASE_URL"):
-            postgres = Postgres(self.folder / "postgres", port=self._port("postgres"))
+            postgres = Postgres(self.folder / "postgres", port=self.ports.choose("postgres"))
             self._started(
                 postgres, f"PostgreSQL {postgres.installation.major} ({postgres.installation.source})"
             )
@@ -85,7 +97,7 @@ class Stack:
 
     def _start_redis(self) -> None:
         if not self.environment.get("REDIS_URL"):
-            redis = Redis(self.folder / "redis", port=self._port("redis"))
+            redis = Redis(self.folder / "redis", port=self.ports.choose("redis"))
             self._started(redis, "Redis")
             self.environment["REDIS_URL"] = redis.url()
         self.urls["REDIS_URL"] = self.environment["REDIS_URL"]
@@ -100,34 +112,34 @@ class Stack:
         self.urls["INBOX_URL"] = ""
         if self.environment.get("MAIL_URL"):
             return
-        smtp, http = self._port("smtp"), self._port("inbox")
+        smtp, http = self.ports.choose("smtp"), self.ports.choose("inbox")
         command = python_command("dev.inbox", "--smtp-port", smtp, "--http-port", http)
         self._start_child("inbox", command, self.environment)
         self.environment["MAIL_URL"] = f"smtp://{LOOPBACK}:{smtp}"
         self.urls["INBOX_URL"] = f"http://{LOOPBACK}:{http}"
 
     def _set_web_urls(self) -> None:
-        liked = self.environment.get("PORT", "")
-        self.web_port = free_port(int(liked)) if liked.isdigit() else self._port("web")
+        asked = self.environment.get("PORT", "")
+        self.web_port = self.ports.choose("web", int(asked) if asked.isdecimal() else 0)
         self.urls["API_URL"] = f"http://{LOOPBACK}:{self.web_port}"
         self.urls["OPS_URL"] = f"{self.urls['API_URL']}/ops"
         self.environment.setdefault("PUBLIC_URL", self.urls["API_URL"])
-        self.flower_port = self._port("flower") if "flower" in self.processes else 0
+        self.flower_port = self.ports.choose("flower") if "flower" in self.processes else 0
         self.urls["FLOWER_URL"] = f"http://{LOOPBACK}:{self.flower_port}" if self.flower_port else ""
-
-    def _port(self, name: str) -> int:
-        return free_port(self.liked_ports.get(name, 0))
+        self.ports.keep()
 
     def _release(self) -> None:
-        """Migrate, as the platform's release phase does."""
+        """Migrate, as the platform's release phase does. Its words come once: here or in the error."""
         child = self._child("release", read_procfile(ROOT / "Procfile")["release"], self.environment)
-        child.start(self.printer)
+        child.start(Printer(io.StringIO()))
         try:
             self._wait("release", lambda: child.returncode() is not None, RELEASE_SECONDS)
         finally:
             child.stop(seconds=5)
         if child.returncode() != 0:
             raise DevError(with_last_lines(child))
+        for line in child.last_lines:
+            self.printer.line("release", line)
 
     def _start_process(self, name: str) -> None:
         command = for_a_desk(read_procfile(ROOT / "Procfile")[name])
@@ -140,7 +152,7 @@ class Stack:
         self.children.append(self._child(name, command, environment).start(self.printer))
 
     def _child(self, name: str, command: str, environment: Mapping[str, str]) -> Child:
-        return Child(name, command, environment, folder=ROOT)
+        return Child(name, command, environment, folder=ROOT, unprinted=OUR_QUESTIONS)
 
     def _wait_for_http(self) -> None:
         if self.urls["INBOX_URL"]:
@@ -204,27 +216,34 @@ class Stack:
             raise DevError(f"`{command}` did not end within {COMMAND_SECONDS:.0f} s") from error
 
     def create_key(self, name: str) -> str:
-        """A new client of that name; returns its API key."""
-        answer = self.run_command(f"flask --app app clients create {name} --json")
-        try:
-            return str(json.loads(answer.stdout)["api_key"])
-        except (ValueError, KeyError, TypeError) as error:
-            words = (answer.stderr or answer.stdout).strip().splitlines()[-1:]
-            raise DevError(f"cannot create an API key: {''.join(words) or 'no answer'}") from error
+        """A new API key for the client of that name, which is made where there is none."""
+        said = []
+        for command in ("clients create", "keys create"):
+            answer = self.run_command(f"flask --app app {command} {name} --json")
+            with suppress(ValueError, KeyError, TypeError):
+                return str(json.loads(answer.stdout)["api_key"])
+            words = " ".join((answer.stderr or answer.stdout).split()) or "no answer"
+            said.append(f"`{command} {name}`: {words}")
+            if answer.returncode != REFUSED:
+                break
+        raise DevError(f"cannot create an API key; {'; '.join(said)}")
 
-    def stop(self) -> None:
-        """Web, beat and Flower; the worker; the inbox; Redis; PostgreSQL last."""
+    def stop(self, *, throw_away: bool = False) -> None:
+        """Web, beat and Flower; the worker; the inbox; Redis; PostgreSQL last.
+
+        `throw_away` asks all at the same time and is short of patience: the data goes too.
+        """
         children = {child.name: child for child in self.children}
         first = [children[name] for name in ("web", "beat", "flower") if name in children]
-        for child in first:
+        for child in self.children if throw_away else first:
             child.ask_to_stop()
         for child in first:
-            self._stop_child(child, WEB_STOP_SECONDS)
+            self._stop_child(child, HASTY_STOP_SECONDS if throw_away else WEB_STOP_SECONDS)
         for name, seconds in (("worker", WORKER_STOP_SECONDS), ("inbox", INBOX_STOP_SECONDS)):
             if name in children:
-                self._stop_child(children[name], seconds)
+                self._stop_child(children[name], HASTY_STOP_SECONDS if throw_away else seconds)
         for server in reversed(self.servers):
-            server.stop()
+            server.stop(signal.SIGQUIT if throw_away else None)
         self.children, self.servers = [], []
 
     def _stop_child(self, child: Child, seconds: float) -> None:
@@ -233,14 +252,19 @@ class Stack:
 
 
 def for_a_desk(command: str) -> str:
-    """A Procfile line for one machine: reachable from nowhere else, and without Celery's banners."""
-    return re.sub(r"^celery ", "celery --quiet ", command.replace("0.0.0.0", LOOPBACK))
+    """A Procfile line for one machine: reachable from nowhere else, and without banners.
+
+    Flower looks for workers before they are there, and would warn about it in a format of its own.
+    """
+    command = re.sub(r"^celery ", "celery --quiet ", command.replace("0.0.0.0", LOOPBACK))
+    command = re.sub(r"^gunicorn ", "gunicorn --log-level warning ", command)
+    return re.sub(r"^(celery .*\bflower)\b", r"\1 --logging=error", command)
 
 
 def status_of(url: str, headers: Mapping[str, str] | None = None) -> int:
     """The HTTP status of a GET; 0 when nothing answers."""
     try:
-        request = urllib.request.Request(url, headers=dict(headers or {}))
+        request = urllib.request.Request(url, headers={"X-Request-ID": OUR_REQUEST, **(headers or {})})
         with _opener.open(request, timeout=5) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
@@ -255,5 +279,5 @@ _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 def with_last_lines(child: Child) -> str:
     """What ended and its last lines, for a person."""
-    lines = "\n".join(f"    {line}" for line in child.last_lines)
+    lines = "\n".join(f"    {line}" for line in map(explain, child.last_lines))
     return f"{how_it_ended(child)}; its last lines:\n{lines}" if lines else f"{how_it_ended(child)}, silently"

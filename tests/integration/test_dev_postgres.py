@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -243,6 +244,37 @@ def as_other_user(command: list[str]) -> subprocess.CompletedProcess[str]:
         )
     except PermissionError:
         return subprocess.CompletedProcess(command, 126, "", "out of reach")
+
+
+# --- who may come in
+
+
+def test_nobody_comes_in_without_the_password_which_only_we_can_read(made: Path) -> None:
+    with Postgres(made) as postgres:
+        password = urlsplit(postgres.url()).password or ""
+        file = postgres.data.with_name("password")
+        assert file.read_text().strip() == password
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert postgres.log.stat().st_mode & 0o777 == 0o600
+        for wrong in (":@", ":wrong@"):
+            with pytest.raises(psycopg.OperationalError, match="password"):
+                psycopg.connect(postgres.url().replace(f":{password}@", wrong), connect_timeout=5)
+
+
+def test_a_folder_of_before_that_let_everybody_in_is_closed_and_keeps_its_data(made: Path) -> None:
+    with Postgres(made) as postgres, psycopg.connect(postgres.url()) as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 7 AS number")
+        connection.execute("ALTER ROLE postgres PASSWORD NULL")
+    (postgres.data / "pg_hba.conf").write_text("host all all 127.0.0.1/32 trust\n")
+    postgres.data.with_name("password").unlink()
+    with Postgres(made) as closed:
+        assert answer(closed, "SELECT number FROM kept") == 7
+        password = urlsplit(closed.url()).password
+        with pytest.raises(psycopg.OperationalError, match="password"):
+            psycopg.connect(closed.url().replace(f":{password}@", ":wrong@"), connect_timeout=5)
+        port = closed.port
+    with Postgres(made, port=port) as again:
+        assert again.url() == closed.url()
 
 
 # --- running it

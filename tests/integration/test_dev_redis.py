@@ -7,11 +7,12 @@ import os
 import signal
 import socket
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import redis
 
-from dev.processes import DevError, wait_until
+from dev.processes import DevError, command_of, wait_until
 from dev.redis import VARIABLE, Redis, find_redis
 
 
@@ -77,3 +78,17 @@ def test_a_folder_in_use_and_a_taken_port_are_told(tmp_path: Path) -> None:
             Redis(tmp_path / "one").start()
         with pytest.raises(DevError, match=f"port {server.port} for redis is taken"):
             Redis(tmp_path / "two", port=server.port).start()
+
+
+def test_nobody_comes_in_without_the_password_which_no_command_line_shows(tmp_path: Path) -> None:
+    with Redis(tmp_path / 'it\'s "odd" \\ here') as server:
+        password = urlsplit(server.url()).password
+        assert password
+        assert password not in command_of(server.pid)
+        for file in ("redis.conf", "redis.log"):
+            assert (server.folder / file).stat().st_mode & 0o777 == 0o600
+        with (
+            redis.Redis.from_url(f"redis://127.0.0.1:{server.port}/0") as stranger,
+            pytest.raises(redis.AuthenticationError),
+        ):
+            stranger.ping()

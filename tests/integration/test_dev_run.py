@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +17,16 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from db import clients
+from db.session import Database
+from dev.children import Printer
 from dev.environment import read_values
 from dev.inbox import Inbox
 from dev.postgres import Postgres
-from dev.processes import command_of, is_alive, is_listening, wait_until
+from dev.processes import DevError, command_of, is_alive, is_listening, wait_until
 from dev.redis import Redis
 from dev.run import NAMES
-from dev.stack import ROOT, status_of
+from dev.stack import ROOT, Stack, status_of
 
 MAIN = "import sys; from pathlib import Path; from dev.run import main; sys.exit(main(Path(sys.argv[1])))"
 START_SECONDS = 180.0
@@ -126,10 +131,19 @@ def test_it_starts_serves_refuses_a_second_and_stops_without_leaving_anything(
     env = run.env()
     assert tuple(env) == NAMES
     assert (run.folder / "env").stat().st_mode & 0o777 == 0o600
+    assert run.folder.stat().st_mode & 0o066 == 0
+    assert any(f"{taken_port} is taken, using " in line for line in run.lines())
     assert not env["API_URL"].endswith(f":{taken_port}")
     assert status_of(env["API_URL"] + "/readyz") == 200
     assert status_of(env["FLOWER_URL"] + "/healthcheck") == 200
     assert any(env["API_KEY"] in line and line.startswith("curl ") for line in run.lines())
+    passwords = [urlsplit(url).password or "" for url in env.values() if urlsplit(url).password]
+    assert len(passwords) == 2
+    output = run.output.read_text()
+    assert not [password for password in passwords if password in output]
+    before_ready = output.partition("READY")[0]
+    assert "Inspect method" not in before_ready
+    assert "[access]" not in before_ready  # only we asked so far
 
     second = subprocess.run(
         [sys.executable, "-c", MAIN, run.folder],
@@ -150,6 +164,7 @@ def test_it_starts_serves_refuses_a_second_and_stops_without_leaving_anything(
     assert all_gone(family, seconds=1)
     assert not [url for url in env.values() if "://" in url and is_listening(urlsplit(url).port or 0)]
     assert run.lines()[-1].endswith("stopped; the data stays in .run")
+    assert not (run.folder / "env").exists()
 
 
 def test_the_key_and_the_data_survive_and_a_dead_worker_ends_the_whole(run: Run) -> None:
@@ -167,7 +182,8 @@ def test_the_key_and_the_data_survive_and_a_dead_worker_ends_the_whole(run: Run)
 
     run.start().ready()
     again = run.env()
-    assert again["API_KEY"] == env["API_KEY"]
+    for name in ("API_KEY", "API_URL", "INBOX_URL", "FLOWER_URL"):
+        assert again[name] == env[name]
     headers = {"Authorization": f"Bearer {env['API_KEY']}"}
     assert status_of(f"{again['API_URL']}/v1/verifications/{verification}", headers) == 200
     family = run.family()
@@ -220,6 +236,41 @@ def test_a_broken_part_is_told_in_one_line_and_nothing_stays(run: Run) -> None:
     assert "Traceback" not in run.output.read_text()
 
 
+def test_a_given_part_that_does_not_work_is_one_sentence_before_anything_starts(run: Run) -> None:
+    run.start(DATABASE_URL="postgresql://u:geheim@127.0.0.1:9/none")
+    assert run.wait() == 1
+    (line,) = run.lines()
+    assert line.startswith("run      | DATABASE_URL does not work (")
+    assert "geheim" not in line
+    assert not (run.folder / "postgres").exists()
+
+
+def test_a_second_key_is_made_for_a_client_that_exists(
+    tmp_path: Path, database: Database, database_url: str
+) -> None:
+    given = {"DATABASE_URL": database_url, "PATH": os.environ["PATH"]}
+    out = Printer(io.StringIO())
+    stack = Stack(tmp_path, given, printer=out, stop_asked=threading.Event())
+    keys = [stack.create_key("make-run") for _ in range(2)]
+    assert len(set(keys)) == 2
+    assert [client.name for key in keys if (client := clients.authenticate(database, key))] == [
+        "make-run"
+    ] * 2
+    with pytest.raises(DevError, match=r"cannot create an API key; `clients create .*: .*letters, digits"):
+        stack.create_key("no/name")
+
+
+def test_a_failed_release_is_told_once_in_its_own_words(tmp_path: Path) -> None:
+    given = {"DATABASE_URL": "postgresql://u@127.0.0.1:9/none", "PATH": os.environ["PATH"]}
+    out = io.StringIO()
+    stack = Stack(tmp_path, given, printer=Printer(out), stop_asked=threading.Event())
+    with pytest.raises(
+        DevError, match=r"release ended with exit status 3; its last lines:\n.*does not answer"
+    ):
+        stack._release()
+    assert out.getvalue() == ""
+
+
 def demo(results: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     code = (
         "import sys; from pathlib import Path; from dev.demo import main; sys.exit(main(Path(sys.argv[1])))"
@@ -244,6 +295,16 @@ def test_the_demo_ends_well_and_leaves_its_receipt(tmp_path: Path) -> None:
     )
     assert done.returncode == 0
     assert [path.name for path in tmp_path.iterdir()] == ["demo-receipt.json"]
+    assert (tmp_path / "demo-receipt.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_demo_whose_receipt_cannot_be_kept_is_not_begun(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = demo(tmp_path / "file" / "run")
+    assert done.returncode == 1
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("DEMO FAILED start: cannot write in ")
+    assert done.stderr == ""
 
 
 def test_a_failed_demo_says_which_step_and_why(tmp_path: Path) -> None:

@@ -70,9 +70,18 @@ def test_an_old_python_alone_is_told_what_to_install(
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(bootstrap.sys, "version_info", (3, 9, 2))
     assert bootstrap.main() == 1
-    assert capsys.readouterr().err.startswith(
-        "bootstrap: Python 3.11 or newer is needed, this is 3.9.2: install"
-    )
+    said = capsys.readouterr().err
+    assert said.startswith("bootstrap: Python 3.11 or newer is needed, this is 3.9.2: install")
+    assert "make PYTHON=" in said
+
+
+@pytest.mark.parametrize(("given", "quiet"), [("", 1), ("-q", 1), ("-k lease -x", 0)])
+def test_make_test_is_quiet_once_and_hands_arguments_on(given: str, quiet: int) -> None:
+    command = ["make", "--dry-run", "--no-print-directory", "-C", str(ROOT), "test", f"ARGS={given}"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+    assert "pytest" in said
+    assert said.split().count("-q") == quiet
+    assert said.endswith(given)
 
 
 def test_a_missing_venv_module_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

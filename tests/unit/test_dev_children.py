@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from dev.children import Child, Printer, ended, how_it_ended, python_command, read_procfile
 from dev.processes import DevError, wait_until
-from dev.stack import ROOT, for_a_desk
+from dev.stack import OUR_QUESTIONS, OUR_REQUEST, ROOT, for_a_desk
 
 
 def child(script: str, folder: Path) -> Child:
@@ -31,8 +32,29 @@ def test_a_procfile_without_processes_is_told(tmp_path: Path) -> None:
 
 
 def test_on_a_desk_only_this_machine_reaches_the_web() -> None:
-    assert for_a_desk("gunicorn app --bind 0.0.0.0:$PORT") == "gunicorn app --bind 127.0.0.1:$PORT"
+    assert for_a_desk("gunicorn app --bind 0.0.0.0:$PORT").endswith(" app --bind 127.0.0.1:$PORT")
+
+
+def test_on_a_desk_nobody_writes_banners_or_a_log_format_of_its_own() -> None:
+    assert for_a_desk("gunicorn app") == "gunicorn --log-level warning app"
     assert for_a_desk("celery -A x worker") == "celery --quiet -A x worker"
+    assert for_a_desk("celery -A x flower --port=1") == "celery --quiet -A x flower --logging=error --port=1"
+
+
+def test_our_own_questions_are_not_printed_unless_they_fail(tmp_path: Path) -> None:
+    out = io.StringIO()
+    lines = [
+        f"request path=/readyz request_id={OUR_REQUEST} status=200",
+        f"request path=/readyz request_id={OUR_REQUEST} status=503",
+        f'{{"path": "/readyz", "request_id": "{OUR_REQUEST}", "status": 404}}',
+        "request path=/readyz request_id=req_1 status=200",
+    ]
+    script = "printf '%s\\n' " + shlex.join(lines)
+    made = Child("web", script, os.environ, folder=tmp_path, unprinted=OUR_QUESTIONS).start(Printer(out))
+    wait_until(lambda: made.returncode() is not None, seconds=5)
+    made.stop(seconds=1)
+    assert [line.partition("| ")[2] for line in out.getvalue().splitlines()] == [lines[1], lines[3]]
+    assert list(made.last_lines) == lines
 
 
 def test_lines_carry_the_name_and_variables_are_expanded(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -65,3 +67,25 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(DevError, match="cannot write in") as caught:
         make_folder(tmp_path / "file" / "below")
     assert "\n" not in str(caught.value)
+
+
+def test_a_full_disk_is_named_once_with_what_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(DevError) as caught:
+        make_folder(tmp_path)
+    assert str(caught.value).endswith("(No space left on device): free about 300 MB of disk space")
+
+
+@pytest.mark.parametrize(("user", "mode"), [(0, 0o711), (1000, 0o700)])
+def test_the_folder_is_closed_to_others_though_root_s_lets_postgresql_pass(
+    user: int, mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run").mkdir(mode=0o755)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    make_folder(tmp_path / "run")
+    assert (tmp_path / "run").stat().st_mode & 0o777 == mode

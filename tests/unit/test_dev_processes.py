@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from dev.processes import FolderLock, free_port, is_alive, stop_process, tail, wait_until
+from dev.processes import (
+    PORTS_TRIED,
+    FolderLock,
+    explain,
+    free_port,
+    is_alive,
+    stop_process,
+    tail,
+    wait_until,
+)
 
 
 def test_a_liked_port_is_taken_when_nothing_listens_there() -> None:
@@ -26,6 +35,22 @@ def test_another_port_is_taken_when_somebody_listens_on_the_liked_one(host: str)
         listener.listen()
         taken = listener.getsockname()[1]
         assert free_port(taken) not in (0, taken)
+
+
+def test_the_next_free_port_is_taken_and_none_that_is_promised_already() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        taken = listener.getsockname()[1]
+        found = free_port(taken, avoid=(taken + 1,))
+        assert taken + 1 < found < taken + PORTS_TRIED
+
+
+def test_no_room_is_explained_once_with_what_is_needed() -> None:
+    assert explain("write failed: No space left on device") == (
+        "the disk is full: free about 300 MB and try again (write failed: No space left on device)"
+    )
+    assert explain("something else") == "something else"
 
 
 def test_a_folder_is_locked_for_one_holder_who_is_named(tmp_path: Path) -> None:

@@ -8,13 +8,16 @@ import shlex
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+import dev.run
 from dev.demo import TOKEN
-from dev.run import curl, poll_terminal, watch, works
-from dev.stack import Stack
+from dev.processes import DevError
+from dev.run import REQUEST, banner, curl, poll_terminal, usable_key, watch, works
+from dev.stack import ROOT, Stack
 
 
 class QuietStack:
@@ -41,9 +44,84 @@ def test_a_lost_terminal_ends_the_watch(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_request_to_paste_is_one_shell_command() -> None:
     words = shlex.split(curl("http://127.0.0.1:5000", "key"))
-    assert words[:4] == ["curl", "-sw", "\\n", "http://127.0.0.1:5000/v1/verifications"]
+    assert words[:4] == ["curl", "-sSw", "\\n", "http://127.0.0.1:5000/v1/verifications"]
     assert "Authorization: Bearer key" in words
-    assert words[-1] == '{"account_id": "account-1", "email": "ada@example.com"}'
+    assert words[-1] == '{"account_id": "42", "email": "ada@example.com"}'
+
+
+def test_the_readme_has_the_same_request() -> None:
+    assert f"```sh\n{REQUEST}\n```" in (ROOT / "README.md").read_text()
+
+
+URLS = {
+    "API_URL": "http://127.0.0.1:5000",
+    "API_KEY": "key",
+    "INBOX_URL": "http://127.0.0.1:8025",
+    "FLOWER_URL": "http://127.0.0.1:5555",
+    "OPS_URL": "http://127.0.0.1:5000/ops",
+    "DATABASE_URL": "postgresql://postgres:geheim@127.0.0.1:5433/countersign",
+    "REDIS_URL": "redis://:geheim@127.0.0.1:6380/0",
+}
+
+
+def shown(mail_url: str = "smtp://127.0.0.1:1025", *, has_ops: bool = False, **urls: str) -> str:
+    return "\n".join(banner({**URLS, **urls}, mail_url=mail_url, has_ops=has_ops))
+
+
+def test_the_banner_names_the_ops_pages_only_when_there_are_some() -> None:
+    assert "ops" not in shown().casefold()
+    assert f"ops pages   {URLS['OPS_URL']}" in shown(has_ops=True)
+    assert "OPS_PASSWORD" in shown(has_ops=True)
+
+
+def test_the_banner_shows_no_password() -> None:
+    said = shown(mail_url="smtp://u:geheim@mail.example:587", INBOX_URL="")
+    assert "geheim" not in said
+    assert "postgresql://postgres:***@127.0.0.1:5433/countersign" in said
+
+
+def test_with_a_mail_server_given_no_inbox_is_promised() -> None:
+    assert "the mail appears in the inbox" in shown()
+    said = shown(mail_url="smtp://u:p@mail.example:587", INBOX_URL="")
+    assert "inbox" not in said
+    assert "mail to     smtp://mail.example:587 (your MAIL_URL)" in said
+    assert "the mail goes out to smtp://mail.example:587" in said
+
+
+class KeyStack:
+    """Its API knows the keys it made for the database in use."""
+
+    def __init__(self, database_url: str) -> None:
+        self.urls = {"API_URL": "http://api", "DATABASE_URL": database_url}
+        self.servers: list[Any] = []
+        self.good: set[str] = set()
+        self.disabled = False
+
+    def create_key(self, _name: str) -> str:
+        key = f"{self.urls['DATABASE_URL']} {len(self.good)}"
+        if not self.disabled:
+            self.good.add(key)
+        return key
+
+
+def test_each_database_keeps_its_own_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = KeyStack("postgresql://u:old@host/one"), KeyStack("postgresql://u@host/two")
+    monkeypatch.setattr(dev.run, "works", lambda _, key: key in one.good | two.good)
+
+    def key(stack: KeyStack) -> str:
+        return usable_key(cast(Stack, stack), tmp_path)
+
+    first = key(one)
+    key(two)
+    one.urls["DATABASE_URL"] = "postgresql://u:new@host/one"  # another password, the same database
+    assert key(one) == first
+    assert "host" not in (tmp_path / "keys").read_text().replace(first, "").replace(key(two), "")
+    one.good.clear()  # a database made anew
+    assert key(one) != first
+    one.good.clear()
+    one.disabled = True
+    with pytest.raises(DevError, match="make-run: was that client disabled"):
+        key(one)
 
 
 @pytest.mark.parametrize(("status", "good"), [(404, True), (200, True), (401, False), (403, False)])
