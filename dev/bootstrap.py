@@ -189,7 +189,9 @@ def install(venv: Path, requirements: Path) -> None:
     pip = _pip(venv)
     if uv := _uv(venv, pip, requirements):
         command = [uv, "pip", "install", "--quiet", "--no-progress", "--python", str(venv / "bin" / "python")]
-        answer = _attempt([*command, "--require-hashes", "--requirement", str(requirements)])
+        # Where Python may not keep what it compiles, every process of ours would compile everything again.
+        compiled = ["--compile-bytecode"] if sys.dont_write_bytecode else []
+        answer = _attempt([*command, *compiled, "--require-hashes", "--requirement", str(requirements)])
         if answer.returncode == 0:
             return
         say("uv could not install; trying pip, which takes longer")
