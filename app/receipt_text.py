@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from db.delivery_state import Evidence
 from db.ids import public
 from db.logs import mask
-from db.views import Receipt, TimelineEntry
+from db.phases import Status
+from db.views import Receipt, TimelineEntry, Verification
 
 _EVENT_WIDTH = 24
+_EVIDENCE = {
+    Evidence.RESPONSE: "the provider said so",
+    Evidence.LOOKUP: "the provider was asked and had it",
+    Evidence.WEBHOOK: "the provider reported it",
+    Evidence.CONSUMED: "the person used the link",
+    Evidence.OPERATOR: "an operator decided so",
+}
 
 
 def render(receipt: Receipt) -> str:
@@ -21,7 +30,7 @@ def _head(receipt: Receipt) -> Iterator[str]:
     verification, delivery = receipt.known.verification, receipt.known.delivery
     yield f"Verification {public('ver', verification.id)}: {verification.phase}"
     yield f"  for        {verification.email_masked} (account {_one_line(verification.account_id)}, {verification.purpose})"
-    yield f"  status     {verification.status}, link valid until {_clock(verification.expires_at)}"
+    yield f"  status     {verification.status}, {_link(verification)}"
     yield f"Delivery     {public('dlv', delivery.id)}: {delivery.status}"
     counts = f"{delivery.attempt_count} counted, {delivery.replay_count} repeated, {delivery.lost_count} lost"
     yield f"  attempts   {counts}"
@@ -29,12 +38,18 @@ def _head(receipt: Receipt) -> Iterator[str]:
         said = f", its id {delivery.provider_message_id}" if delivery.provider_message_id else ""
         yield f"  provider   {delivery.provider}{said}"
     if delivery.evidence:
-        yield f"  evidence   {delivery.evidence}"
+        yield f"  evidence   {_EVIDENCE[Evidence(delivery.evidence)]} ({delivery.evidence})"
     if delivery.failure:
         yield f"  failure    {delivery.failure.category}/{delivery.failure.code}"
     if verification.superseded_by:
         yield f"Superseded by {public('ver', verification.superseded_by)}"
     yield f"Request      {verification.correlation_id}"
+
+
+def _link(verification: Verification) -> str:
+    if verification.status is Status.REQUESTED:
+        return f"its link can be used until {_clock(verification.expires_at)} UTC"
+    return "its link no longer works"
 
 
 def _timeline(receipt: Receipt) -> Iterator[str]:

@@ -89,7 +89,7 @@ def test_every_reclaim_leads_where_the_table_allows(
         assert move.to is State.UNKNOWN
 
 
-@pytest.mark.parametrize(("status", "reason"), product(State, GateReason))
+@pytest.mark.parametrize(("status", "reason"), list(product(State, GateReason)))
 def test_closing_a_gate_ends_only_what_waits(status: State, reason: GateReason) -> None:
     move = rules.close_gate(facts(status), reason)
     if status is State.PENDING:
