@@ -16,6 +16,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
+from db import tokens
 from tasks.providers.base import OutgoingMail
 from tasks.providers.mail_syntax import SLOT, addr_spec, encoded_body, header_text, mailbox, printable, slot
 from tasks.templates import v1
@@ -79,7 +80,7 @@ def show_token(token: str) -> str:
     """A token's 16 characters in groups of four, as people read and type them."""
     if not _TOKEN.fullmatch(token):
         raise ValueError("a token is 16 characters of Crockford's base32")
-    return "-".join(token[i : i + 4] for i in range(0, 16, 4))
+    return tokens.grouped(token)
 
 
 def render(
