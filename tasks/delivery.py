@@ -179,6 +179,7 @@ class Courier:
         """Write the result, for as long as it takes the database to come back within the lease."""
         patience = Deadline.after(self.settings.lease)
         pause = threading.Event()
+        refusal = self._refusal(result)
         while True:
             try:
                 settled = leases.settle(
@@ -186,7 +187,7 @@ class Courier:
                     lease,
                     _attempt_result(result),
                     self.policy,
-                    refusal=self._refusal(result),
+                    refusal=refusal,
                     release=self.settings.release,
                 )
             except DatabaseUnavailable:
