@@ -18,7 +18,7 @@ from flask import Blueprint, Response, render_template, request
 from app import errors, return_urls
 from app.errors import FieldError, InvalidRequest
 from app.services import services
-from db import tokens, verifications
+from db import consumption, tokens
 from db.errors import (
     DatabaseUnavailable,
     TokenAlreadyUsed,
@@ -160,12 +160,12 @@ def _unreadable(field: str) -> InvalidRequest:
 
 
 def _revoke(token: str) -> Response:
-    verifications.revoke(services().database, token)
+    consumption.revoke(services().database, token)
     return _page(_REVOKED)
 
 
 def _confirm(token: str) -> Response:
-    consumed = verifications.consume(services().database, token)
+    consumed = consumption.consume(services().database, token)
     onward = consumed.return_url and return_urls.with_verification(
         consumed.return_url, public("ver", consumed.verification_id)
     )

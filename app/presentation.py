@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from db.consumption import Consumed
 from db.ids import public
-from db.verifications import Consumed
 from db.views import Receipt, Verification
 
 

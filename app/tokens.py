@@ -9,7 +9,7 @@ from app import presentation
 from app.api import Blueprint
 from app.schemas import ConsumedSchema, ConsumeSchema
 from app.services import services
-from db import tokens, verifications
+from db import consumption, tokens
 from db.errors import TokenInvalid
 
 blueprint = Blueprint("tokens", __name__, url_prefix="/v1/tokens", description="Tokens.")
@@ -27,4 +27,4 @@ def consume(body: dict[str, Any]) -> dict[str, Any]:
     token = tokens.normalise(body["token"])
     if token is None:
         raise TokenInvalid
-    return presentation.consumed(verifications.consume(services().database, token))
+    return presentation.consumed(consumption.consume(services().database, token))

@@ -1,6 +1,7 @@
 """Clients and their API keys: made, listed, switched off, recognised.
 
-A key is `cs_live_<prefix>_<secret>`: the prefix finds its row, the SHA-256 of the whole is compared in constant time.
+A key is `cs_live_<prefix>_<secret>`, or `cs_test_…` for a client whose mail never leaves the machine. The prefix finds
+its row, the SHA-256 of the whole is compared in constant time.
 The secret is random (160 bits), so a plain digest is enough; it is shown once.
 """
 
@@ -26,17 +27,24 @@ _SQL = load("clients.sql")
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"  # 32 characters, nothing to confuse when read aloud
 _PREFIX_LENGTH = 10
 _SECRET_LENGTH = 32  # 5 bits a character
-_KEY = re.compile(rf"cs_live_(?P<prefix>[{_ALPHABET}]{{{_PREFIX_LENGTH}}})_[{_ALPHABET}]{{{_SECRET_LENGTH}}}")
+_KEY = re.compile(
+    rf"cs_(?:live|test)_(?P<prefix>[{_ALPHABET}]{{{_PREFIX_LENGTH}}})_[{_ALPHABET}]{{{_SECRET_LENGTH}}}"
+)
 _ABSENT = bytes(32)  # compared with when no such key exists, so that both answers take the same steps
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A program that calls the API. `return_urls` are the addresses that the page may send people back to."""
+    """A program that calls the API. `return_urls` are the addresses that the page may send people back to.
+
+    `branding_id` names what its new verifications are rendered with; None: our own words.
+    """
 
     id: UUID
     name: str
     return_urls: tuple[str, ...]
+    is_test: bool
+    branding_id: UUID | None
     created_at: datetime
     disabled_at: datetime | None
 
@@ -50,11 +58,13 @@ class NewKey:
     key: str
 
 
-def create(database: Database, name: str, return_urls: Sequence[str] = ()) -> NewKey:
+def create(
+    database: Database, name: str, return_urls: Sequence[str] = (), *, is_test: bool = False
+) -> NewKey:
     """A new client with its first key. Raises NameTaken."""
     try:
         with database.transaction() as tx:
-            values = {"id": new_id(), "name": name, "return_urls": list(return_urls)}
+            values = {"id": new_id(), "name": name, "return_urls": list(return_urls), "is_test": is_test}
             row = tx.execute(_SQL["insert_client"], values).fetchone()
             assert row is not None, "INSERT … RETURNING"
             return _add_key(tx, _client(row))
@@ -84,7 +94,7 @@ def create_key(database: Database, name: str) -> NewKey:
 
 def revoke_key(database: Database, prefix: str) -> datetime:
     """Stop a key; answers since when. `prefix` may be the whole key or `cs_live_<prefix>`. Raises NotFound."""
-    bare = prefix.removeprefix("cs_live_").partition("_")[0]
+    bare = prefix.removeprefix("cs_live_").removeprefix("cs_test_").partition("_")[0]
     with database.transaction() as tx:
         row = tx.execute(_SQL["revoke_key"], {"prefix": bare}).fetchone()
     if row is None:
@@ -111,7 +121,7 @@ def authenticate(database: Database, presented_key: str) -> Client | None:
 
 def _add_key(tx: Tx, client: Client) -> NewKey:
     prefix = _random(_PREFIX_LENGTH)
-    key = f"cs_live_{prefix}_{_random(_SECRET_LENGTH)}"
+    key = f"cs_{'test' if client.is_test else 'live'}_{prefix}_{_random(_SECRET_LENGTH)}"
     tx.execute(
         _SQL["insert_key"],
         {"id": new_id(), "client_id": client.id, "prefix": prefix, "key_hash": _hash(key)},
@@ -134,4 +144,12 @@ def _found(row: Row | None) -> Client:
 
 
 def _client(row: Row) -> Client:
-    return Client(row["id"], row["name"], tuple(row["return_urls"]), row["created_at"], row["disabled_at"])
+    return Client(
+        id=row["id"],
+        name=row["name"],
+        return_urls=tuple(row["return_urls"]),
+        is_test=row["is_test"],
+        branding_id=row["branding_id"],
+        created_at=row["created_at"],
+        disabled_at=row["disabled_at"],
+    )

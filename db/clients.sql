@@ -2,23 +2,23 @@
 
 -- name: insert_client
 -- A new client, enabled.
-INSERT INTO clients (id, name, return_urls) VALUES (%(id)s, %(name)s, %(return_urls)s)
-RETURNING id, name, return_urls, created_at, disabled_at
+INSERT INTO clients (id, name, return_urls, is_test) VALUES (%(id)s, %(name)s, %(return_urls)s, %(is_test)s)
+RETURNING id, name, return_urls, is_test, branding_id, created_at, disabled_at
 
 -- name: list_clients
 -- All clients, oldest first, with how many keys of each are good.
-SELECT c.id, c.name, c.return_urls, c.created_at, c.disabled_at,
+SELECT c.id, c.name, c.return_urls, c.is_test, c.branding_id, c.created_at, c.disabled_at,
        (SELECT count(*) FROM api_keys k WHERE k.client_id = c.id AND k.revoked_at IS NULL) AS keys
 FROM clients c ORDER BY c.created_at, c.id
 
 -- name: find_client
 -- A client by its name.
-SELECT id, name, return_urls, created_at, disabled_at FROM clients WHERE name = %(name)s
+SELECT id, name, return_urls, is_test, branding_id, created_at, disabled_at FROM clients WHERE name = %(name)s
 
 -- name: disable_client
 -- Switch a client off; the first time counts.
 UPDATE clients SET disabled_at = coalesce(disabled_at, clock_timestamp()) WHERE name = %(name)s
-RETURNING id, name, return_urls, created_at, disabled_at
+RETURNING id, name, return_urls, is_test, branding_id, created_at, disabled_at
 
 -- name: insert_key
 -- Another key for a client.
@@ -31,6 +31,6 @@ RETURNING revoked_at
 
 -- name: find_key
 -- The key a caller presents, by its prefix, with its client. Revoked keys are as good as none.
-SELECT k.key_hash, c.id, c.name, c.return_urls, c.created_at, c.disabled_at
+SELECT k.key_hash, c.id, c.name, c.return_urls, c.is_test, c.branding_id, c.created_at, c.disabled_at
 FROM api_keys k JOIN clients c ON c.id = k.client_id
 WHERE k.prefix = %(prefix)s AND k.revoked_at IS NULL

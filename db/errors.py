@@ -52,6 +52,10 @@ class TokenExpired(CountersignError):
         self.newer_exists = newer_exists
 
 
+class NotCancellable(CountersignError):
+    """The verification was confirmed: there is nothing left to cancel."""
+
+
 class UnknownTokenKey(CountersignError):
     """The row names a key that TOKEN_KEYS of this process does not hold (a rolling deploy, or a key dropped too soon)."""
 

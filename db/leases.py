@@ -21,8 +21,9 @@ from db.session import Database, Row, Tx
 
 @dataclass(frozen=True, slots=True)
 class ClaimTerms:
-    """Who claims, for how long, and through which providers, in order of preference. Times in seconds."""
+    """Who claims, for how long, and through which providers of a route, in order of preference. Times in seconds."""
 
+    route: str
     owner: str
     lease_seconds: float
     sender: str
@@ -63,6 +64,7 @@ class Lease:
     purpose: str
     locale: str | None
     template_version: int
+    branding_id: UUID | None  # None: our own words
     token_key_id: str
     token_nonce: bytes
     created_at: datetime
@@ -103,6 +105,7 @@ def _claim_once(database: Database, terms: ClaimTerms, position: Position, limit
             {
                 **_position(position),
                 **_providers(terms),
+                "route": terms.route,
                 "owner": terms.owner,
                 "lease_seconds": terms.lease_seconds,
                 "evidence_window": terms.evidence_window,
@@ -116,7 +119,9 @@ def _claim_once(database: Database, terms: ClaimTerms, position: Position, limit
 def has_due_work(database: Database, terms: ClaimTerms, position: Position = BEGINNING) -> bool:
     """Whether a claim would find something now."""
     with database.transaction() as tx:
-        row = tx.execute(SQL["has_due_work"], {**_position(position), **_providers(terms)}).fetchone()
+        row = tx.execute(
+            SQL["has_due_work"], {**_position(position), **_providers(terms), "route": terms.route}
+        ).fetchone()
     return bool(row and row["due"])
 
 
@@ -288,6 +293,7 @@ def _lease(row: Row, sender: str) -> Lease:
         purpose=row["purpose"],
         locale=row["locale"],
         template_version=row["template_version"],
+        branding_id=row["branding_id"],
         token_key_id=row["token_key_id"],
         token_nonce=row["token_nonce"],
         created_at=row["created_at"],

@@ -45,7 +45,7 @@ WITH configured AS MATERIALIZED (
     WHERE o.id = ANY (ARRAY(
             -- bounded: what no claim can take waits here until the sweep has moved it
             SELECT id FROM email_outbox
-            WHERE status = 'unknown' AND next_attempt_at <= now()
+            WHERE route = %(route)s AND status = 'unknown' AND next_attempt_at <= now()
               AND (next_attempt_at, id) >= (%(unknown_from_at)s, %(unknown_from_id)s)
             ORDER BY next_attempt_at, id LIMIT 100))
       AND o.status = 'unknown' AND o.next_attempt_at <= now() AND plan.action IS NOT NULL
@@ -55,7 +55,7 @@ WITH configured AS MATERIALIZED (
 ), pending AS MATERIALIZED (
     SELECT o.id, o.next_attempt_at, o.verification_id
     FROM email_outbox o
-    WHERE o.status = 'pending' AND o.next_attempt_at <= now() AND o.send_before > now()
+    WHERE o.route = %(route)s AND o.status = 'pending' AND o.next_attempt_at <= now() AND o.send_before > now()
       AND (o.next_attempt_at, o.id) >= (%(pending_from_at)s, %(pending_from_id)s)
       AND EXISTS (SELECT FROM chosen)
       AND NOT EXISTS (SELECT FROM unknown WHERE action <> 'put_off')
@@ -100,7 +100,7 @@ WITH configured AS MATERIALIZED (
     RETURNING o.id, o.verification_id, o.lease_owner, o.lease_token, o.attempt_count, o.payload_digest,
               p.action, p.provider, p.next_attempt_at AS due_at, probe.provider IS NOT NULL AS is_probe
 )
-SELECT m.*, now() AS claimed_at, v.client_id, v.email AS recipient, v.purpose, v.locale, v.template_version,
+SELECT m.*, now() AS claimed_at, v.client_id, v.email AS recipient, v.purpose, v.locale, v.template_version, v.branding_id,
        v.token_key_id, v.token_nonce, v.created_at, v.expires_at, v.correlation_id
 FROM moved m JOIN verifications v ON v.id = m.verification_id
 ORDER BY m.due_at, m.id
@@ -109,7 +109,7 @@ ORDER BY m.due_at, m.id
 -- Whether a claim by these providers would find a pending delivery now, from the claimer's position on.
 SELECT EXISTS (
     SELECT FROM email_outbox o
-    WHERE o.status = 'pending' AND o.next_attempt_at <= now() AND o.send_before > now()
+    WHERE o.route = %(route)s AND o.status = 'pending' AND o.next_attempt_at <= now() AND o.send_before > now()
       AND (o.next_attempt_at, o.id) >= (%(pending_from_at)s, %(pending_from_id)s)
 ) AND EXISTS (
     SELECT FROM unnest(%(providers)s::text[]) AS c (name)
@@ -117,7 +117,7 @@ SELECT EXISTS (
     WHERE s.paused_until IS NULL OR s.paused_until <= now()
 ) OR EXISTS (
     SELECT FROM email_outbox o
-    WHERE o.status = 'unknown' AND o.next_attempt_at <= now()
+    WHERE o.route = %(route)s AND o.status = 'unknown' AND o.next_attempt_at <= now()
       AND (o.next_attempt_at, o.id) >= (%(unknown_from_at)s, %(unknown_from_id)s)
 ) AS due
 
@@ -169,11 +169,11 @@ FROM email_outbox WHERE status = 'pending' AND send_before <= now()
 ORDER BY send_before, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 
 -- name: lock_overdue_unknown
--- A batch of due unknown deliveries, from a keyset position on; most are the next claim's, the rest end here.
+-- A batch of due unknown deliveries of a route, from a keyset position on; most are the next claim's, the rest end here.
 SELECT o.*, EXISTS (SELECT FROM verifications v JOIN suppressions s USING (client_id, email_canonical)
                     WHERE v.id = o.verification_id AND (s.expires_at IS NULL OR s.expires_at > now())) AS is_suppressed
 FROM email_outbox o
-WHERE o.status = 'unknown' AND o.next_attempt_at <= now()
+WHERE o.route = %(route)s AND o.status = 'unknown' AND o.next_attempt_at <= now()
   AND (o.next_attempt_at, o.id) > (%(after_at)s, %(after_id)s)
 ORDER BY o.next_attempt_at, o.id LIMIT %(limit)s FOR UPDATE OF o SKIP LOCKED
 

@@ -90,8 +90,21 @@ clients = Table(
     _id(),
     Column("name", Text, nullable=False, unique=True),
     Column("return_urls", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    # A test client's mail goes to the built-in simulator; it never meets a live one's accounts.
+    Column("is_test", Boolean, nullable=False, server_default=text("false")),
+    Column("branding_id", ForeignKey("brandings.id")),  # what new verifications are rendered with; null: ours
     _created_at(),
     _at("disabled_at"),
+)
+
+# Rows are never changed: a delivery that is replayed needs the bytes it was first sent with.
+brandings = Table(
+    "brandings",
+    metadata,
+    _id(),
+    Column("client_id", ForeignKey("clients.id", use_alter=True), nullable=False, index=True),
+    Column("body", JSONB, nullable=False),  # validated when it was set (tasks.branding)
+    _created_at(),
 )
 
 api_keys = Table(
@@ -131,6 +144,7 @@ verifications = Table(
     Column("token_nonce", LargeBinary, nullable=False),
     Column("token_hash", LargeBinary, unique=True),  # SHA-256 of the token; null once anonymised
     Column("template_version", SmallInteger, nullable=False),
+    Column("branding_id", ForeignKey("brandings.id")),
     Column("locale", Text),
     Column("return_url", Text),
     Column("metadata", JSONB),
@@ -141,11 +155,17 @@ verifications = Table(
     _at("expires_at", nullable=False),
     _at("consumed_at"),
     Column("superseded_by", ForeignKey("verifications.id", deferrable=True, initially="DEFERRED")),
+    Column("cancelled_by", Text),
     _at("anonymised_at"),
     UniqueConstraint("client_id", "idempotency_key"),
     _one_of("status", VERIFICATION_STATUSES),
     CheckConstraint("(status = 'consumed') = (consumed_at IS NOT NULL)", name="consumed_at"),
     CheckConstraint("(status = 'superseded') = (superseded_by IS NOT NULL)", name="superseded_by"),
+    # An older release cancels without saying who; it never says so of another status.
+    CheckConstraint(
+        "cancelled_by IS NULL OR (status = 'cancelled' AND cancelled_by IN ('client', 'recipient', 'operator'))",
+        name="cancelled_by",
+    ),
     CheckConstraint("expires_at > created_at", name="expires_at"),
     CheckConstraint(
         "(anonymised_at IS NULL) = (email IS NOT NULL)"
@@ -156,6 +176,7 @@ verifications = Table(
     CheckConstraint("anonymised_at IS NULL OR status <> 'requested'", name="anonymised_is_over"),
     Index("ix_verifications_client", "client_id", "created_at", "id"),
     Index("ix_verifications_account", "account_id", "purpose", "created_at"),
+    Index("ix_verifications_address", "client_id", "email_canonical", "created_at"),
     Index(
         "uq_verifications_one_requested",
         "account_id",
@@ -172,6 +193,9 @@ email_outbox = Table(
     metadata,
     _id(),
     Column("verification_id", ForeignKey("verifications.id"), nullable=False, unique=True),
+    Column("client_id", Uuid),  # null: an older release wrote it
+    # Which workers' providers may take it: `live` (MAIL_URL's) or `test` (the simulator).
+    Column("route", Text, nullable=False, server_default=text("'live'")),
     Column("status", Text, nullable=False, server_default=text("'pending'")),
     Column("lease_owner", Text),
     _at("lease_until"),
@@ -193,6 +217,7 @@ email_outbox = Table(
     Column("evidence", Text),
     _created_at(),
     _at("completed_at"),
+    _one_of("route", ("live", "test")),
     _one_of("status", ds.State),
     _one_of("evidence", ds.Evidence),
     _one_of("gate_reason", ds.GateReason),
@@ -204,8 +229,17 @@ email_outbox = Table(
     CheckConstraint(
         "lease_token >= 0 AND attempt_count >= 0 AND lost_count >= 0 AND replay_count >= 0", name="counters"
     ),
-    Index("ix_outbox_pending_due", "next_attempt_at", "id", postgresql_where=text("status = 'pending'")),
-    Index("ix_outbox_unknown_due", "next_attempt_at", "id", postgresql_where=text("status = 'unknown'")),
+    Index(
+        "ix_outbox_pending_due", "route", "next_attempt_at", "id", postgresql_where=text("status = 'pending'")
+    ),
+    Index(
+        "ix_outbox_unknown_due", "route", "next_attempt_at", "id", postgresql_where=text("status = 'unknown'")
+    ),
+    Index(
+        "ix_outbox_unfinished",
+        "client_id",
+        postgresql_where=text("status IN ('pending', 'sending', 'unknown')"),
+    ),
     Index("ix_outbox_leases", "lease_until", "id", postgresql_where=text("status = 'sending'")),
     Index("ix_outbox_pending_gate", "send_before", "id", postgresql_where=text("status = 'pending'")),
 )
@@ -282,6 +316,23 @@ provider_status = Table(
     _created_at("refused_at"),
     PrimaryKeyConstraint("provider", "sender"),
     _one_of("kind", ("away", "config", "operator")),
+)
+
+# Leaky buckets: how full each was at an instant. A crash of the database empties them, which is fine for a limit.
+rate_limits = Table(
+    "rate_limits",
+    metadata,
+    Column("kind", Text, nullable=False),  # what is limited, and by what
+    Column("subject", LargeBinary, nullable=False),  # a keyed digest: no address of a caller is kept
+    Column("level", Double, nullable=False),
+    _at("at", nullable=False),
+    _at("empty_at", nullable=False),  # from then on the row says nothing
+    Column("capacity", Double, nullable=False),
+    PrimaryKeyConstraint("kind", "subject"),
+    # What does not fit is refused by the row itself, and with it the transaction that wanted it.
+    CheckConstraint("level <= capacity", name="level"),
+    Index("ix_rate_limits_empty", "empty_at"),
+    prefixes=["UNLOGGED"],
 )
 
 state_changes = Table(

@@ -26,8 +26,9 @@ BATCH = 100  # rows locked together: a few milliseconds
 
 @dataclass(frozen=True, slots=True)
 class UnknownTerms:
-    """What decides whether an unknown outcome may still be replayed. Times in seconds."""
+    """Whose unknown outcomes, and what decides whether one may still be replayed. Times in seconds."""
 
+    route: str
     providers: Sequence[ProviderTraits]
     sender: str
     unknown_budget: int
@@ -73,7 +74,8 @@ def end_overdue_unknown(
     moved = 0
     with database.transaction() as tx:
         rows = tx.execute(
-            SQL["lock_overdue_unknown"], {"after_at": start[0], "after_id": start[1], "limit": limit}
+            SQL["lock_overdue_unknown"],
+            {"route": terms.route, "after_at": start[0], "after_id": start[1], "limit": limit},
         ).fetchall()
         for row, facts in zip(rows, deliveries.read_facts(tx, rows), strict=True):
             moved += _end_unknown(tx, row, facts, policy, terms)

@@ -9,7 +9,8 @@ from db.delivery_state import Outcome
 from db.phases import Status
 from db.views import Attempt, Change, Known, ProviderEvent, TimelineEntry, Verification, clock
 
-# Who ends a verification so; time does the rest. A cancellation does not say who asked for it.
+# Who ends a verification so; time does the rest. Of a cancellation the change itself says who asked for it, unless an
+# older release wrote it.
 _ENDED_BY = {"consumed": "recipient", "superseded": "client", "cancelled": "client or recipient"}
 
 _OUTCOME_WORDS = {
@@ -73,7 +74,8 @@ def _of_change(change: Change, *, leaked: bool) -> TimelineEntry:
             return TimelineEntry(
                 change.at, "verification.consumed", "somebody", "no mail had left with the token"
             )
-        return TimelineEntry(change.at, f"verification.{change.after}", _ENDED_BY.get(change.after), None)
+        by = change.code or _ENDED_BY.get(change.after)
+        return TimelineEntry(change.at, f"verification.{change.after}", by, None)
     parts = [
         f"was {change.before}" if change.before else "waits for a worker",
         change.evidence and f"evidence: {change.evidence}",

@@ -9,8 +9,6 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -19,21 +17,16 @@ from psycopg import errors as pg
 from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
-from db import deliveries, receipts, tokens
+from db import endings, receipts, tokens
 from db.config import DatabaseSettings
-from db.delivery_state import GateReason
 from db.errors import (
     AlreadyVerified,
     CommitUnknown,
     IdempotencyKeyConflict,
-    TokenAlreadyUsed,
-    TokenExpired,
-    TokenInvalid,
     UnknownTokenKey,
 )
-from db.ids import new_id, public
+from db.ids import new_id
 from db.logs import get_logger
-from db.phases import Status
 from db.queries import load
 from db.session import Database, Row, Tx
 from db.views import Verification
@@ -44,23 +37,6 @@ _NONCE_BYTES = 16
 
 # The names PostgreSQL knows these constraints by.
 _KEY_IS_UNIQUE = "uq_verifications_client_id_idempotency_key"
-
-
-@dataclass(frozen=True, slots=True)
-class Purpose:
-    """What confirming an address for this purpose does to the account."""
-
-    activates: bool = False
-    sets_address: bool = False
-
-
-PURPOSES: Mapping[str, Purpose] = MappingProxyType(
-    {
-        "signup": Purpose(activates=True, sets_address=True),
-        "email_change": Purpose(sets_address=True),
-    }
-)
-_CONSUMPTION_ONLY = Purpose()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +82,6 @@ class Created:
     replayed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Consumed:
-    """A confirmation, made once. `leaked`: no mail with the token had left, so somebody else knew it."""
-
-    verification_id: UUID
-    purpose: str
-    consumed_at: datetime
-    return_url: str | None
-    leaked: bool
-
-
 def create(database: Database, request: NewVerification, settings: DatabaseSettings) -> Created:
     """Record the intent to verify an address, and its delivery, once for each idempotency key.
 
@@ -130,44 +95,6 @@ def create(database: Database, request: NewVerification, settings: DatabaseSetti
             raise
         # Whatever the first try came to, it holds the account no longer once this one has it.
         return Created(_create(database, request, settings).verification, replayed=False)
-
-
-def consume(database: Database, token: str) -> Consumed:
-    """Use a token (as `tokens.normalise` gives it): confirm the verification and activate its account, once.
-
-    A try that fails changes no row. Raises TokenInvalid, TokenAlreadyUsed, TokenExpired, DatabaseUnavailable.
-    """
-    token_hash = tokens.digest(token)
-    consumed = None
-    try:
-        with database.transaction() as tx:
-            consumed = _consume(tx, token_hash)
-    except CommitUnknown:
-        if consumed is None or not _was_committed(database, token_hash, consumed):
-            raise
-    if consumed.leaked:
-        _log.error("token_leaked", alert=True, verification_id=public("ver", consumed.verification_id))
-    return consumed
-
-
-def revoke(database: Database, token: str) -> UUID:
-    """The recipient did not ask for this: cancel the token's verification; answers its id. Revoking twice is fine.
-
-    Raises TokenInvalid, TokenAlreadyUsed, TokenExpired, DatabaseUnavailable.
-    """
-    token_hash = {"token_hash": tokens.digest(token)}
-    with database.transaction() as tx:
-        tx.execute(_SQL["lock_account_of_token"], token_hash)
-        found = tx.execute(_SQL["read_by_token"], token_hash).fetchone()
-        if found is None:
-            raise TokenInvalid
-        verification_id: UUID = found["id"]
-        if found["status"] == Status.CANCELLED:
-            return verification_id
-        if found["status"] != Status.REQUESTED or found["is_overdue"]:
-            raise _refusal(found)
-        _end(tx, verification_id, "cancel", GateReason.CANCELLED)
-    return verification_id
 
 
 def _create(database: Database, request: NewVerification, settings: DatabaseSettings) -> Created:
@@ -229,15 +156,9 @@ def _retire(tx: Tx, requested: Row | None, successor: UUID) -> None:
     if requested is None:
         return
     if requested["is_overdue"]:
-        tx.execute(_SQL["expire"], {"id": requested["id"]})
+        endings.expire(tx, requested["id"])
     else:
-        _end(tx, requested["id"], "supersede", GateReason.SUPERSEDED, superseded_by=successor)
-
-
-def _end(tx: Tx, verification_id: UUID, query: str, reason: GateReason, **values: object) -> None:
-    """End a requested verification and close its delivery's gate. The caller holds the account."""
-    tx.execute(_SQL[query], {"id": verification_id, **values})
-    deliveries.close_gate(tx, deliveries.lock_of_verification(tx, verification_id), reason)
+        endings.supersede(tx, requested["id"], successor)
 
 
 def _insert(
@@ -281,51 +202,3 @@ def _created(
     assert verification is not None and delivery is not None, "both rows were committed"
     said = {"external_id": request.account_id, "mail_event": None, "mail_event_at": None}
     return receipts.verification_of({**verification, **delivery, **said})
-
-
-def _consume(tx: Tx, token_hash: bytes) -> Consumed:
-    by_token = {"token_hash": token_hash}
-    tx.execute(_SQL["lock_account_of_token"], by_token)
-    consume_cursor = tx.execute(_SQL["consume"], by_token)
-    found_cursor = tx.execute(_SQL["read_by_token"], by_token)
-    row = consume_cursor.fetchone()
-    if row is None:
-        raise _refusal(found_cursor.fetchone())
-    was_mailed = deliveries.consume(tx, deliveries.lock_of_verification(tx, row["id"]))
-    purpose = PURPOSES.get(row["purpose"], _CONSUMPTION_ONLY)
-    if purpose != _CONSUMPTION_ONLY:
-        _confirm_account(tx, row, purpose)
-    return Consumed(row["id"], row["purpose"], row["consumed_at"], row["return_url"], leaked=not was_mailed)
-
-
-def _confirm_account(tx: Tx, row: Row, purpose: Purpose) -> None:
-    tx.execute(
-        _SQL["confirm_account"],
-        {
-            "account_id": row["account_id"],
-            "email": row["email"],
-            "at": row["consumed_at"],
-            "activates": purpose.activates,
-            "sets_address": purpose.sets_address,
-        },
-    )
-
-
-def _refusal(found: Row | None) -> TokenInvalid | TokenAlreadyUsed | TokenExpired:
-    """Why a token cannot be used (any more)."""
-    if found is None:
-        return TokenInvalid()
-    if found["status"] == Status.CONSUMED:
-        return TokenAlreadyUsed()
-    # Requested and refused: overdue, only not swept yet.
-    reason = Status.EXPIRED if found["status"] == Status.REQUESTED else found["status"]
-    return TokenExpired(reason, newer_exists=found["newer_exists"])
-
-
-def _was_committed(database: Database, token_hash: bytes, consumed: Consumed) -> bool:
-    """Whether a consumption whose COMMIT was not answered is there: ours, not another's, by its instant."""
-    by_token = {"token_hash": token_hash}
-    with database.transaction() as tx:
-        tx.execute(_SQL["lock_account_of_token"], by_token)
-        found = tx.execute(_SQL["read_by_token"], by_token).fetchone()
-    return found is not None and found["consumed_at"] == consumed.consumed_at

@@ -109,6 +109,7 @@ def render(public_url: str, sender: Sender, lease: Lease) -> OutgoingMail:
 
 def _terms(read: WorkerSettings, sender: str, traits: tuple[ProviderTraits, ...], owner: str) -> ClaimTerms:
     return ClaimTerms(
+        route="live",
         owner=owner,
         lease_seconds=read.lease,
         sender=sender,

@@ -83,7 +83,7 @@ def _in_batches(batch: Callable[[], int], size: int, until: Deadline) -> int:
 def _end_overdue_unknown(courier: Courier, until: Deadline) -> int:
     """By keyset: most due unknown rows are the next claim's and stay, so a batch may move none."""
     terms = courier.terms("")
-    unknown_terms = UnknownTerms(terms.providers, terms.sender, terms.unknown_budget)
+    unknown_terms = UnknownTerms(terms.route, terms.providers, terms.sender, terms.unknown_budget)
     moved, batch = 0, None
     while not until.expired:
         batch = overdue.end_overdue_unknown(courier.database, courier.policy, unknown_terms, after=batch)

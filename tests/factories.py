@@ -43,6 +43,7 @@ def policy(*providers: ProviderTraits, **overrides: Any) -> RetryPolicy:
 def terms(*providers: ProviderTraits, owner: str = "host:1:0") -> ClaimTerms:
     """What a worker of the default settings claims with."""
     return ClaimTerms(
+        route="live",
         owner=owner,
         lease_seconds=LEASE_SECONDS,
         sender=SENDER,
@@ -115,10 +116,10 @@ class Factory:
             )
             tx.execute(
                 """
-                INSERT INTO email_outbox (id, verification_id, next_attempt_at, send_before)
-                VALUES (%s, %s, clock_timestamp(), clock_timestamp() + make_interval(secs => %s))
+                INSERT INTO email_outbox (id, verification_id, client_id, next_attempt_at, send_before)
+                VALUES (%s, %s, %s, clock_timestamp(), clock_timestamp() + make_interval(secs => %s))
                 """,
-                [made.delivery_id, made.verification_id, send_before],
+                [made.delivery_id, made.verification_id, made.client_id, send_before],
             )
         return made
 

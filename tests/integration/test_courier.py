@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from db import ids, tokens, verifications
+from db import consumption, ids, tokens, verifications
 from db.delivery_state import Outcome, State
 from tasks import message
 from tasks.delivery import Courier
@@ -49,7 +49,7 @@ def test_a_mail_is_sent_once_with_the_link_that_confirms(make: Factory) -> None:
     assert link is not None
     token = tokens.normalise(link[1].decode())
     assert token is not None
-    assert not verifications.consume(make.database, token).leaked
+    assert not consumption.consume(make.database, token).leaked
 
 
 def test_the_transcript_is_written_in_the_order_of_the_protocol(make: Factory) -> None:

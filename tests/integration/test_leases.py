@@ -420,7 +420,7 @@ def test_closing_outcomes_are_what_the_claim_is_told(make: Factory) -> None:
 
 
 def _sweep_unknown(make: Factory) -> None:
-    unknown_terms = overdue.UnknownTerms((SMTP, KEYED), SENDER, 3)
+    unknown_terms = overdue.UnknownTerms("live", (SMTP, KEYED), SENDER, 3)
     overdue.end_overdue_unknown(make.database, policy(SMTP, KEYED), unknown_terms)
 
 
@@ -446,7 +446,9 @@ def test_a_sweep_leaves_to_the_claim_what_a_claim_can_resolve(
     lease = make.handed_over(provider)
     make.settle(lease, Outcome.UNKNOWN, policy=policy(provider))
     make.pass_time(lease.delivery_id, seconds=31)
-    overdue.end_overdue_unknown(make.database, policy(provider), overdue.UnknownTerms((provider,), SENDER, 3))
+    overdue.end_overdue_unknown(
+        make.database, policy(provider), overdue.UnknownTerms("live", (provider,), SENDER, 3)
+    )
     assert leases.claim(make.database, terms(provider))
 
 

@@ -24,8 +24,8 @@ v AS (INSERT INTO verifications (id, client_id, account_id, purpose, email, emai
         token_hash, template_version, idempotency_key, fingerprint, correlation_id, expires_at)
       SELECT id, %(client)s, id, 'signup', 'p@example.com', 'p@example.com', 'k1', '', uuid_send(id), 1, id, '', 'r',
         clock_timestamp() + interval '1 day' FROM numbers RETURNING id)
-INSERT INTO email_outbox (id, verification_id, status, next_attempt_at, completed_at, evidence, send_before)
-SELECT id, id, %(status)s, %(due)s::timestamptz,
+INSERT INTO email_outbox (id, verification_id, client_id, status, next_attempt_at, completed_at, evidence, send_before)
+SELECT id, id, %(client)s, %(status)s, %(due)s::timestamptz,
        CASE WHEN %(status)s = 'accepted' THEN now() END, CASE WHEN %(status)s = 'accepted' THEN 'response' END,
        now() + interval '4 hours'
 FROM numbers
@@ -79,6 +79,7 @@ def claim_parameters(make: Factory) -> dict[str, Any]:
     return {
         **leases._position(leases.BEGINNING),
         **leases._providers(asked),
+        "route": asked.route,
         "owner": asked.owner,
         "lease_seconds": asked.lease_seconds,
         "evidence_window": asked.evidence_window,
@@ -121,7 +122,10 @@ def test_a_hand_over_and_a_settle_read_their_own_delivery(full: Factory) -> None
     [
         ("lock_lost_leases", {"limit": 100}),
         ("lock_overdue_pending", {"limit": 100}),
-        ("lock_overdue_unknown", {"limit": 100, "after_at": "1970-01-01", "after_id": "0" * 32}),
+        (
+            "lock_overdue_unknown",
+            {"route": "live", "limit": 100, "after_at": "1970-01-01", "after_id": "0" * 32},
+        ),
         ("lock_unknown_answered_late", {"limit": 100, "closing": sorted(CLOSING_OUTCOMES)}),
         ("expire_verifications", {"limit": 100}),
     ],

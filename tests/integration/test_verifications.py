@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from db import ids, receipts, tokens, verifications
+from db import consumption, ids, receipts, tokens, verifications
 from db.delivery_state import GateReason, Outcome, State
 from db.errors import (
     AlreadyVerified,
@@ -87,7 +87,7 @@ def test_the_token_is_nowhere_in_the_database(make: Factory) -> None:
 
 def test_the_same_key_and_body_answer_the_same_verification_as_it_stands(make: Factory) -> None:
     first = create(make, idempotency_key="k", account_id="a")
-    verifications.consume(make.database, token(make, first.verification))
+    consumption.consume(make.database, token(make, first.verification))
     again = create(make, idempotency_key="k", account_id="a", correlation_id="another")
     assert again.replayed
     assert again.verification.id == first.verification.id
@@ -194,7 +194,7 @@ def test_another_purpose_of_the_same_account_lives_beside_it(make: Factory) -> N
 
 def test_signup_of_an_active_account_with_the_same_address_is_refused(make: Factory) -> None:
     made = create(make, account_id="a", email="Ada@example.com").verification
-    verifications.consume(make.database, token(make, made))
+    consumption.consume(make.database, token(make, made))
     with pytest.raises(AlreadyVerified):
         create(make, account_id="a", email="ada@example.com")
     assert create(make, account_id="a", email="new@example.com")
@@ -203,7 +203,7 @@ def test_signup_of_an_active_account_with_the_same_address_is_refused(make: Fact
 
 def test_consume_activates_the_account_in_the_same_transaction(make: Factory) -> None:
     made = create(make, account_id="a", return_url="https://host.example/x").verification
-    consumed = verifications.consume(make.database, token(make, made))
+    consumed = consumption.consume(make.database, token(make, made))
     assert (consumed.verification_id, consumed.purpose) == (made.id, "signup")
     assert consumed.return_url == "https://host.example/x"
     assert account(make, "a") == {"email": "person@example.com", "activated_at": consumed.consumed_at}
@@ -211,22 +211,22 @@ def test_consume_activates_the_account_in_the_same_transaction(make: Factory) ->
 
 def test_email_change_sets_the_address_and_does_not_activate(make: Factory) -> None:
     made = create(make, account_id="a", purpose="email_change").verification
-    verifications.consume(make.database, token(make, made))
+    consumption.consume(make.database, token(make, made))
     assert account(make, "a") == {"email": "person@example.com", "activated_at": None}
 
 
 def test_any_other_purpose_is_consumption_only(make: Factory) -> None:
     made = create(make, account_id="a", purpose="newsletter").verification
-    verifications.consume(make.database, token(make, made))
+    consumption.consume(make.database, token(make, made))
     assert account(make, "a") == {"email": None, "activated_at": None}
 
 
 def test_a_second_signup_keeps_the_first_activation(make: Factory) -> None:
     first = create(make, account_id="a").verification
-    verifications.consume(make.database, token(make, first))
+    consumption.consume(make.database, token(make, first))
     before = account(make, "a")["activated_at"]
     second = create(make, account_id="a", email="new@example.com").verification
-    verifications.consume(make.database, token(make, second))
+    consumption.consume(make.database, token(make, second))
     assert account(make, "a") == {"email": "new@example.com", "activated_at": before}
 
 
@@ -239,7 +239,7 @@ def test_using_the_token_of_a_mail_that_was_handed_over_is_evidence(
     assert make.hand_over(lease)
     if outcome is not None:
         make.settle(lease, outcome)
-    consumed = verifications.consume(make.database, token(make, made))
+    consumed = consumption.consume(make.database, token(make, made))
     row = make.row(made.delivery_id)
     assert not consumed.leaked
     assert row["status"] == State.ACCEPTED
@@ -249,14 +249,14 @@ def test_using_the_token_of_a_mail_that_was_handed_over_is_evidence(
 
 def test_using_a_token_that_never_left_closes_the_gate_and_says_so(make: Factory) -> None:
     made = create(make).verification
-    assert verifications.consume(make.database, token(make, made)).leaked
+    assert consumption.consume(make.database, token(make, made)).leaked
     row = make.row(made.delivery_id)
     assert (row["status"], row["gate_reason"]) == (State.EXPIRED, GateReason.CONSUMED)
 
 
 def _used(make: Factory) -> Verification:
     made = create(make, account_id="a").verification
-    verifications.consume(make.database, token(make, made))
+    consumption.consume(make.database, token(make, made))
     return made
 
 
@@ -280,7 +280,7 @@ def _superseded_by_an_expired_one(make: Factory) -> Verification:
 
 def _revoked(make: Factory) -> Verification:
     made = create(make, account_id="a").verification
-    verifications.revoke(make.database, token(make, made))
+    consumption.revoke(make.database, token(make, made))
     return made
 
 
@@ -301,7 +301,7 @@ def test_a_try_that_fails_says_why_and_changes_no_row(
     before = snapshot(make.database)
     for _ in range(2):
         with pytest.raises(error) as refused:
-            verifications.consume(make.database, dead)
+            consumption.consume(make.database, dead)
         assert getattr(refused.value, "reason", None) == reason
         assert getattr(refused.value, "newer_exists", None) == newer_exists
     assert snapshot(make.database) == before
@@ -310,7 +310,7 @@ def test_a_try_that_fails_says_why_and_changes_no_row(
 def test_an_unknown_token_is_invalid_for_everybody(make: Factory) -> None:
     create(make)
     before = snapshot(make.database)
-    for call in (verifications.consume, verifications.revoke):
+    for call in (consumption.consume, consumption.revoke):
         with pytest.raises(TokenInvalid):
             call(make.database, "0" * 16)
     assert snapshot(make.database) == before
@@ -319,7 +319,7 @@ def test_an_unknown_token_is_invalid_for_everybody(make: Factory) -> None:
 def test_revoking_cancels_the_verification_and_its_delivery_and_may_be_repeated(make: Factory) -> None:
     made = create(make).verification
     for _ in range(2):
-        assert verifications.revoke(make.database, token(make, made)) == made.id
+        assert consumption.revoke(make.database, token(make, made)) == made.id
     seen = receipts.read(make.database, make.client(), made.id)
     assert (seen.status, seen.delivery_status) == (Status.CANCELLED, State.CANCELLED)
     assert make.row(made.delivery_id)["gate_reason"] == GateReason.CANCELLED
@@ -330,7 +330,7 @@ def test_revoking_after_the_mail_arrived_leaves_the_delivery_accepted(make: Fact
     lease = make.claim(made.delivery_id)
     make.hand_over(lease)
     make.settle(lease, Outcome.ACCEPTED)
-    verifications.revoke(make.database, token(make, made))
+    consumption.revoke(make.database, token(make, made))
     assert receipts.read(make.database, make.client(), made.id).delivery_status is State.ACCEPTED
 
 
@@ -339,7 +339,7 @@ def test_a_stale_link_revokes_nothing(make: Factory, prepare: Any) -> None:
     dead = token(make, prepare(make))
     before = snapshot(make.database)
     with pytest.raises((TokenAlreadyUsed, TokenExpired)):
-        verifications.revoke(make.database, dead)
+        consumption.revoke(make.database, dead)
     assert snapshot(make.database) == before
 
 
@@ -383,7 +383,7 @@ def test_a_lost_answer_under_a_key_of_ours_is_settled_before_the_caller_is_answe
 def test_a_lost_answer_to_consume_is_read_back(make: Factory, lossy: Database, proxy: LossyProxy) -> None:
     made = create(make).verification
     proxy.lose(committed=True)
-    assert verifications.consume(lossy, token(make, made)).verification_id == made.id
+    assert consumption.consume(lossy, token(make, made)).verification_id == made.id
     assert proxy.lost == 1
 
 
@@ -393,5 +393,5 @@ def test_a_consumption_that_was_not_committed_may_be_repeated(
     made = create(make).verification
     proxy.lose(committed=False)
     with pytest.raises(CommitUnknown):
-        verifications.consume(lossy, token(make, made))
-    assert verifications.consume(lossy, token(make, made)).verification_id == made.id
+        consumption.consume(lossy, token(make, made))
+    assert consumption.consume(lossy, token(make, made)).verification_id == made.id

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from db import ids, receipts, verifications
+from db import consumption, ids, receipts, verifications
+from db.consumption import Consumed
 from db.delivery_state import Outcome, State
 from db.errors import TokenAlreadyUsed, TokenExpired
 from db.phases import Status
-from db.verifications import Consumed
 from db.views import Verification
 from tests.factories import Factory
 from tests.support.api import token_of
@@ -27,7 +27,7 @@ def create(make: Factory, **changes: Any) -> tuple[Verification, str]:
 
 def consume(make: Factory, token: str) -> Consumed | Exception:
     try:
-        return verifications.consume(make.database, token)
+        return consumption.consume(make.database, token)
     except (TokenAlreadyUsed, TokenExpired) as error:
         return error
 
@@ -121,7 +121,7 @@ def test_consume_x_revoke_one_of_them_counts(make: Factory) -> None:
 
 def _revoke(make: Factory, token: str) -> Any:
     try:
-        return verifications.revoke(make.database, token)
+        return consumption.revoke(make.database, token)
     except TokenAlreadyUsed as error:
         return error
 

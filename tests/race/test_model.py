@@ -152,7 +152,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         with self.moving(Event.END_OVERDUE):
             overdue.return_answered_late(database, POLICY)
         with self.moving(Event.END_OVERDUE):
-            overdue.end_overdue_unknown(database, POLICY, UnknownTerms(providers, SENDER, 3))
+            overdue.end_overdue_unknown(database, POLICY, UnknownTerms("live", providers, SENDER, 3))
 
     def something_comes_from_outside(self, delivery_id: UUID, what: str) -> None:
         """A webhook of some provider, a client that supersedes or cancels, a person who uses the token."""
