@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from http import HTTPStatus
+from functools import cached_property
 from typing import Any, NoReturn, cast
 
 import flask_smorest
-from flask import Request
+from flask import Request, Response, current_app, json
 from marshmallow import Schema, ValidationError
 from webargs.flaskparser import FlaskParser
 
-from app import strict_json
-from app.errors import MEDIA_TYPE, InvalidRequest
-from app.schemas import ProblemSchema, field_errors
+from app import description, query, strict_json
+from app.errors import PROBLEMS, InvalidRequest
+from app.schemas import field_errors
+from app.services import services
 
 View = Callable[..., Any]
 Decorator = Callable[[View], View]
@@ -24,18 +25,26 @@ OPENAPI = {
     "OPENAPI_VERSION": "3.1.0",
     "OPENAPI_URL_PREFIX": "/",
     "OPENAPI_JSON_PATH": "openapi.json",
-    "API_SPEC_OPTIONS": {
-        "info": {"description": "E-mail verifications that stay boring under failure."},
-        "components": {"securitySchemes": {"apiKey": {"type": "http", "scheme": "bearer"}}},
-    },
+    "API_SPEC_OPTIONS": description.OPTIONS,
 }
 
 
 class StrictParser(FlaskParser):
-    """Reads bodies by `app.strict_json`; what does not fit the schema is an InvalidRequest."""
+    """Reads bodies by `app.strict_json`, query strings by `app.query`; what does not fit its schema is an InvalidRequest."""
+
+    # The schema says what becomes of unknown parameters: nobody's typing error is a filter less.
+    DEFAULT_UNKNOWN_BY_LOCATION = {  # noqa: RUF012 (webargs declares it so)
+        **FlaskParser.DEFAULT_UNKNOWN_BY_LOCATION,
+        "query": None,
+    }
 
     def load_json(self, req: Request, schema: Schema) -> Any:
+        if getattr(schema, "may_be_absent", False) and not req.get_data():
+            return {}
         return strict_json.read(req)
+
+    def load_querystring(self, req: Request, schema: Schema) -> Any:
+        return query.read(req)
 
     def handle_error(
         self,
@@ -47,6 +56,8 @@ class StrictParser(FlaskParser):
         error_headers: Mapping[str, str] | None,
     ) -> NoReturn:
         messages: Any = error.messages
+        if "query" in messages:
+            raise InvalidRequest(field_errors(messages["query"], query.pointer_to))
         raise InvalidRequest(field_errors(messages["json"]))
 
 
@@ -68,28 +79,42 @@ class Blueprint(flask_smorest.Blueprint):  # type: ignore[misc]
     def response(self, status: int, schema: type[Schema], **options: Any) -> Decorator:
         return cast(Decorator, super().response(status, schema, **options))
 
-    def problems(self, *statuses: HTTPStatus) -> Decorator:
-        """The error answers that a call may give, for its description."""
+    def also_text(self, status: int, example: str) -> Decorator:
+        """The same answer as plain text."""
+        text = {"schema": {"type": "string"}, "content_type": "text/plain", "example": example}
+        return cast(Decorator, super().alt_response(status, **text))
 
-        def decorate(view: View) -> View:
-            for status in statuses:
-                view = super(Blueprint, self).alt_response(status, status.name)(view)
-            return view
+    def problems(self, *kinds: type[Exception]) -> Decorator:
+        """The errors of its own that a call may answer; `app.description` adds those that any call may."""
+        return self.doc(**{description.PROBLEMS: {PROBLEMS[kind].code: {} for kind in kinds}})
 
-        return decorate
+    def _store_endpoint_docs(
+        self, endpoint: str, obj: Any, parameters: Any, tags: Any, **options: Any
+    ) -> None:
+        super()._store_endpoint_docs(endpoint, obj, parameters, tags, **options)
+        for method, doc in self._docs[endpoint].items():
+            if method != "parameters":
+                doc.setdefault("manual_doc", {}).setdefault("operationId", f"{self.name}_{endpoint}")
 
 
 class Api(flask_smorest.Api):  # type: ignore[misc]
     """The API's description; errors are `app.errors`' business."""
 
-    ERROR_SCHEMA = ProblemSchema
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """The OpenAPI document of everything that is registered, once the application runs."""
+        return description.complete(self.spec.to_dict(), services().database_settings)
+
+    def _init_spec(self, **options: Any) -> None:
+        super()._init_spec(**options)
+        description.teach(self.spec, self.ma_plugin)
+
+    def _openapi_json(self) -> Response:
+        text = json.dumps(self.description, sort_keys=False)
+        return current_app.response_class(text, mimetype="application/json")
 
     def _register_error_handlers(self) -> None:
         """None of its own."""
 
     def _register_responses(self) -> None:
-        super()._register_responses()
-        for response in self.spec.components.responses_lazy.values():
-            content = response.get("content", {})
-            if "application/json" in content:
-                content[MEDIA_TYPE] = content.pop("application/json")
+        """None of its own: `app.description` writes each with the codes that it can have."""

@@ -7,12 +7,14 @@ import re
 import click
 
 from app import return_urls as urls
+from app.cli_branding import branding
 from app.cli_support import REFUSED, Commands, answer, end, json_option, open_database, say, table
 from db import clients, ids
 from db.errors import NameTaken
 
 client_commands = Commands("clients", help="Programs that call the API.")
 key_commands = Commands("keys", help="Their API keys.")
+client_commands.add_command(branding)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}")
 
@@ -22,8 +24,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}")
 @click.option(
     "--return-url", "return_urls", multiple=True, help="Where the page may lead back to; repeatable."
 )
+@click.option(
+    "--test", "is_test", is_flag=True, help="Its mail never leaves the machine (docs/test-keys.md)."
+)
 @json_option
-def create(name: str, return_urls: tuple[str, ...], as_json: bool) -> None:
+def create(name: str, return_urls: tuple[str, ...], is_test: bool, as_json: bool) -> None:
     """Make a client and its first API key, which is shown this once."""
     if not _NAME.fullmatch(name):
         raise click.BadParameter(
@@ -35,7 +40,7 @@ def create(name: str, return_urls: tuple[str, ...], as_json: bool) -> None:
                 "use http(s) URLs without user names or dots as steps", param_hint="--return-url"
             )
     try:
-        made = clients.create(open_database(), name, return_urls)
+        made = clients.create(open_database(), name, return_urls, is_test=is_test)
     except NameTaken:
         end(f"there is a client named {name} already; `keys create` makes it another key", REFUSED)
     _show_key(made, as_json)
@@ -51,14 +56,25 @@ def list_(as_json: bool) -> None:
             "client_id": ids.public("cli", client.id),
             "name": client.name,
             "keys": keys,
+            "is_test": client.is_test,
             "return_urls": client.return_urls,
             "created_at": client.created_at,
             "disabled_at": client.disabled_at,
         }
         for client, keys in found
     ]
-    rows = [(d["client_id"], d["name"], d["keys"], d["created_at"], d["disabled_at"]) for d in data]
-    answer(data, as_json, table(("CLIENT", "NAME", "KEYS", "CREATED", "DISABLED"), rows))
+    rows = [
+        (
+            d["client_id"],
+            d["name"],
+            d["keys"],
+            "yes" if d["is_test"] else None,
+            d["created_at"],
+            d["disabled_at"],
+        )
+        for d in data
+    ]
+    answer(data, as_json, table(("CLIENT", "NAME", "KEYS", "TEST", "CREATED", "DISABLED"), rows))
 
 
 @client_commands.command("disable")
@@ -87,7 +103,7 @@ def create_key(client_name: str, as_json: bool) -> None:
 @click.argument("key")
 @json_option
 def revoke_key(key: str, as_json: bool) -> None:
-    """Stop a key. KEY is its beginning, cs_live_<prefix>; the whole key works too."""
+    """Stop a key. KEY is its beginning, cs_live_<prefix> or cs_test_<prefix>; the whole works too."""
     revoked_at = clients.revoke_key(open_database(), key)
     answer({"revoked_at": revoked_at}, as_json, ["revoked"])
 

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 from uuid import UUID
@@ -17,6 +17,7 @@ from flask.cli import AppGroup
 
 from db.config import connection
 from db.errors import CommitUnknown, ConfigurationError, CountersignError, DatabaseUnavailable
+from db.logs import mask
 from db.session import Database
 
 REFUSED, USAGE, UNREACHABLE = 1, 2, 3
@@ -30,13 +31,24 @@ class _Plainly(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if any(not _is_text(argument) for argument in args):
             raise click.UsageError("arguments must be UTF-8", ctx)
-        return super().parse_args(ctx, args)
+        with _masked():
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with _masked():
+                return super().invoke(ctx)
         except (CountersignError, psycopg.Error) as error:
             end(*_in_words(error))
+
+
+@contextmanager
+def _masked() -> Iterator[None]:
+    """click quotes what it does not understand: a key or an address in the wrong place must not end in a build's log."""
+    try:
+        yield
+    except click.UsageError as error:
+        raise click.UsageError(mask(error.format_message()), error.ctx) from None
 
 
 def _is_text(argument: str) -> bool:

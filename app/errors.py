@@ -14,16 +14,19 @@ from flask import Flask, Response, g, json
 from werkzeug.exceptions import HTTPException
 
 from db import errors as domain
+from db.ids import public
 from db.logs import get_logger
 
 _log = get_logger(__name__)
 MEDIA_TYPE = "application/problem+json"
+MOST_ERRORS = 50  # of a body with thousands of unknown fields
 _RETRY_SECONDS = "2"
+_BACKLOG_SECONDS = "30"  # a sweep or two
 
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """What is wrong with one field. `pointer` is a JSON Pointer into the body."""
+    """What is wrong with one field. `pointer` is a JSON Pointer into the body, or `?` and the name of a query parameter."""
 
     pointer: str
     code: str
@@ -71,12 +74,16 @@ class Unauthorized(RequestError):
     """No API key, or none that works."""
 
 
+class NeedsTestKey(RequestError):
+    """A live client asks for what only test clients may do."""
+
+
 class InvalidRequest(RequestError):
     """The body is JSON but not a valid request; `errors` name the fields."""
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
-        super().__init__(", ".join(f"{error.pointer} {error.code}" for error in errors))
-        self.errors = tuple(errors)
+        self.errors = tuple(errors[:MOST_ERRORS])
+        super().__init__(", ".join(f"{error.pointer} {error.code}" for error in self.errors))
 
 
 _UNAVAILABLE = Problem(
@@ -85,6 +92,14 @@ _UNAVAILABLE = Problem(
     "The database is not available",
     "Nothing is lost. Repeat the same request with the same Idempotency-Key in a few seconds.",
     {"Retry-After": _RETRY_SECONDS},
+)
+
+_UNAUTHORIZED = Problem(
+    401,
+    "unauthorized",
+    "An API key is needed",
+    "Send a valid key as `Authorization: Bearer cs_live_…` (or `cs_test_…`).",
+    {"WWW-Authenticate": 'Bearer realm="countersign"'},
 )
 
 # The nearest class up an exception's ancestry counts.
@@ -108,18 +123,19 @@ PROBLEMS: Mapping[type[Exception], Problem] = MappingProxyType(
             "The Idempotency-Key header is not valid",
             "Send the header once, with 1 to 255 visible ASCII characters (no comma unless quoted), or leave it out.",
         ),
-        Unauthorized: Problem(
-            401,
-            "unauthorized",
-            "An API key is needed",
-            "Send a valid key as `Authorization: Bearer cs_live_…`.",
-            {"WWW-Authenticate": 'Bearer realm="countersign"'},
-        ),
+        Unauthorized: _UNAUTHORIZED,
+        domain.InvalidKey: _UNAUTHORIZED,
         domain.ClientDisabled: Problem(
             403,
             "client_disabled",
             "This client is disabled",
             "Ask the operator of this service to enable it.",
+        ),
+        NeedsTestKey: Problem(
+            403,
+            "test_key_required",
+            "Only with a test key",
+            "Use a `cs_test_…` key: what goes to real people is theirs alone.",
         ),
         domain.NotFound: Problem(
             404,
@@ -145,11 +161,24 @@ PROBLEMS: Mapping[type[Exception], Problem] = MappingProxyType(
             "The account is active with this address",
             "Nothing to do. To change the address use the purpose `email_change`.",
         ),
+        domain.NotHandedOver: Problem(
+            409,
+            "mail_not_sent",
+            "No mail with this token has left yet",
+            "Ask again after Retry-After; if `retryable` is true by then, none will.",
+            {"Retry-After": "1"},
+        ),
         domain.TokenAlreadyUsed: Problem(
             409,
             "verification_already_used",
             "This was confirmed before",
             "Nothing to do: the address is confirmed.",
+        ),
+        domain.NotCancellable: Problem(
+            409,
+            "not_cancellable",
+            "The verification was confirmed",
+            "There is nothing left to cancel: its token was used. Undo on your side what the confirmation led to.",
         ),
         domain.TokenExpired: Problem(
             410,
@@ -171,6 +200,25 @@ PROBLEMS: Mapping[type[Exception], Problem] = MappingProxyType(
             "verification_invalid",
             "There is no such token",
             "Check it against the mail: 16 letters and digits in groups of four.",
+        ),
+        domain.ResendCooldown: Problem(
+            429,
+            "resend_cooldown",
+            "A mail to this address was requested a moment ago",
+            "Ask the person to look for that mail; after Retry-After another may be requested.",
+        ),
+        domain.ClientBacklog: Problem(
+            429,
+            "client_backlog",
+            "Too many deliveries are unfinished",
+            "Wait until some are delivered; if that takes long, tell the operator of this service.",
+            {"Retry-After": _BACKLOG_SECONDS},
+        ),
+        domain.RateLimited: Problem(
+            429,
+            "rate_limited",
+            "Too many requests",
+            "`limit` names the hourly limit that is used up. Wait for Retry-After; nothing was changed.",
         ),
         domain.DatabaseUnavailable: _UNAVAILABLE,
     }
@@ -208,20 +256,40 @@ def problem_of(error: Exception) -> Problem:
             return replace(known, errors=error.errors)
         case domain.TokenExpired():
             return replace(known, more={"reason": error.reason, "newer_exists": error.newer_exists})
+        case domain.ResendCooldown():
+            more = {"verification_id": public("ver", error.verification_id)}
+            return replace(known, more=more, headers={"Retry-After": str(error.retry_after)})
+        case domain.RateLimited():
+            return replace(
+                known, more={"limit": error.limit}, headers={"Retry-After": str(error.retry_after)}
+            )
     return known
 
 
-def respond(problem: Problem) -> Response:
-    """A problem as an HTTP answer."""
-    body: dict[str, Any] = {
+def by_code() -> dict[str, Problem]:
+    """Every problem there is. Where two share a code, the domain's comes before that of routing."""
+    found: dict[str, Problem] = {}
+    for problem in (*PROBLEMS.values(), *_HTTP.values(), _UNEXPECTED):
+        found.setdefault(problem.code, problem)
+    return found
+
+
+def members(problem: Problem, request_id: str | None) -> dict[str, Any]:
+    """What the body of every problem has, and what `more` adds."""
+    return {
         "type": f"urn:countersign:problem:{problem.code}",
         "title": problem.title,
         "status": problem.status,
         "code": problem.code,
         "detail": problem.detail,
-        "request_id": g.get("request_id"),
+        "request_id": request_id,
         **problem.more,
     }
+
+
+def respond(problem: Problem) -> Response:
+    """A problem as an HTTP answer."""
+    body = members(problem, g.get("request_id"))
     if problem.errors:
         body["errors"] = [
             {"pointer": error.pointer, "code": error.code, "detail": error.detail} for error in problem.errors

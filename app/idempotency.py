@@ -15,6 +15,17 @@ _LONGEST = 255
 # Ours marks such a header (app.server), because two halves of a quoted string would pass for one.
 _BARE = re.compile(r"[!#-+\--~]+")
 _QUOTED = re.compile(r'"((?:[!#-\[\]-~]|\\["\\])*)"')
+# The same as one pattern, for the description.
+PARAMETER = {
+    "in": "header",
+    "name": HEADER,
+    "description": "Names this request: repeat it with the same key as often as needed. Made by the service when absent.",
+    "schema": {
+        "type": "string",
+        "pattern": rf'^(?:[!#-+\--~]{{1,{_LONGEST}}}|"(?:[!#-\[\]-~]|\\["\\]){{1,{_LONGEST}}}")$',
+    },
+    "example": "welcome-42",
+}
 
 
 def key_of(headers: Headers | EnvironHeaders) -> tuple[str, bool]:

@@ -1,30 +1,25 @@
 """`/verify`: where the mail's link leads. A person presses a button; GET and HEAD change nothing.
 
 It works without JavaScript; with it, a script of our own copies the code from the link's fragment into the field. Nothing
-of a third party is loaded and no address of ours ever carries a token.
+of a third party is loaded and no address of ours ever carries a token. What it does and why: docs/verify-page.md.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
+from uuid import UUID
 
-from flask import Blueprint, Response, render_template, request
+from flask import Blueprint, Response, g, render_template, request
 
-from app import errors, return_urls
+from app import errors, page_headers, return_urls, token_tries
 from app.errors import FieldError, InvalidRequest
+from app.page_words import WORDS, Case, choose
 from app.services import services
 from db import consumption, tokens
-from db.errors import (
-    DatabaseUnavailable,
-    TokenAlreadyUsed,
-    TokenExpired,
-    TokenInvalid,
-)
+from db.errors import DatabaseUnavailable, TokenAlreadyUsed, TokenExpired, TokenInvalid
 from db.ids import public
 
 blueprint = Blueprint("pages", __name__)
@@ -32,99 +27,42 @@ blueprint = Blueprint("pages", __name__)
 _FOLDER = Path(__file__).parent / "templates"
 _STYLE = (_FOLDER / "verify.css").read_text(encoding="utf-8").strip()
 _SCRIPT = (_FOLDER / "verify.js").read_text(encoding="utf-8").strip()
-
-
-def _source(content: str) -> str:
-    """The Content-Security-Policy source that allows exactly this inline content."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
-
+_LONGEST_TYPED = 64  # the field's maxlength
 
 _HEADERS = MappingProxyType(
     {
-        "Content-Security-Policy": (
-            f"default-src 'none'; style-src {_source(_STYLE)}; script-src {_source(_SCRIPT)}; form-action 'self'; "
-            "base-uri 'none'; frame-ancestors 'none'"
-        ),
-        "Referrer-Policy": "no-referrer",
-        "X-Frame-Options": "DENY",
-        "Cross-Origin-Opener-Policy": "same-origin",
+        **page_headers.for_page(style=_STYLE, script=_SCRIPT, form_action="'self'"),
         "X-Robots-Tag": "noindex, nofollow",
+        "Vary": "Accept-Language",
     }
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """What the page says: what happened, and what to do. `form` offers to type a code."""
-
-    title: str
-    paragraphs: tuple[str, ...]
-    good: bool = False
-    form: bool = False
-
-
-_ASK = Message(
-    "Confirm your email address",
-    ("Press the button to confirm. If the field is empty, type the code from the mail.",),
-    good=True,
-    form=True,
-)
-_CONFIRMED = Message("Your address is confirmed", ("Thank you. You can close this page.",), good=True)
-_REVOKED = Message(
-    "This request was cancelled",
-    (
-        "The link and the code in that mail no longer work, and nothing was confirmed.",
-        "You need not do anything else.",
-    ),
-    good=True,
-)
-_USED = Message(
-    "This was confirmed before",
-    ("The address is confirmed and the code cannot be used again. There is nothing left to do.",),
-)
-_NOT_FOUND = Message(
-    "This code is not valid",
-    ("Check it against the mail, or open the link in the mail once more. Nothing was changed.",),
-    form=True,
-)
-_UNREADABLE = Message(
-    "This could not be read",
-    (
-        "What your browser sent did not arrive whole, or not as this page sends it. Nothing was changed.",
-        "Type the code from the mail, then press one of the buttons.",
-    ),
-    form=True,
-)
-_UNAVAILABLE = Message(
-    "This is not possible right now",
-    ("Your code is still good. Wait a minute, then try again.",),
-    form=True,
-)
-_BROKEN = Message(
-    "Something went wrong here",
-    ("It has been recorded. Your code was not harmed: try again in a minute.",),
-    form=True,
-)
-_NEWER = Message(
-    "There is a newer mail",
-    (
-        "Another mail was sent after this one, and only the newest works.",
-        "Look for it (in the spam folder too) and use its link.",
-    ),
-    form=True,
-)
-_ASK_AGAIN = "To get a new one, ask again where you entered your address."
-_ENDED: Mapping[str, Message] = MappingProxyType(
+# Already confirmed is good news: it is what a second click, a reload or another browser gets.
+_GOOD = frozenset({Case.CONFIRMED, Case.USED, Case.REVOKED, Case.OVER_REVOKE})
+# Where a code can still be typed, or the same one tried again.
+_WITH_FORM = frozenset(
     {
-        "expired": Message("This link has run out", (f"It worked for a limited time only. {_ASK_AGAIN}",)),
-        "superseded": Message(
-            "This link was replaced",
-            (
-                "Only the newest mail works; if you used that one, there is nothing left to do.",
-                "Otherwise ask again where you entered your address, and you get a new one.",
-            ),
-        ),
-        "cancelled": Message("This request was cancelled", (f"The link no longer works. {_ASK_AGAIN}",)),
+        *(Case.ASK, Case.NEWER, Case.NEWER_REVOKE, Case.INVALID, Case.UNREADABLE),
+        *(Case.RATE_LIMITED, Case.UNAVAILABLE, Case.BROKEN),
+    }
+)
+_MARKS: Mapping[str, str] = MappingProxyType(
+    {
+        "ask": "M3 6h18v12H3zM3.5 6.5 12 13l8.5-6.5",  # an envelope
+        "good": "m5 12.5 4.5 4.5L19 7.5",  # a tick
+        "bad": "M12 5v9M12 18.5v.1",  # an exclamation mark
+    }
+)
+_ENDED: Mapping[str, Case] = MappingProxyType(
+    {"expired": Case.EXPIRED, "superseded": Case.SUPERSEDED, "cancelled": Case.CANCELLED}
+)
+# Whoever did not ask for the mail needs another advice.
+_WHEN_REVOKING: Mapping[Case, Case] = MappingProxyType(
+    {
+        Case.USED: Case.USED_REVOKE,
+        Case.NEWER: Case.NEWER_REVOKE,
+        Case.EXPIRED: Case.OVER_REVOKE,
+        Case.SUPERSEDED: Case.OVER_REVOKE,
     }
 )
 
@@ -132,19 +70,22 @@ _ENDED: Mapping[str, Message] = MappingProxyType(
 @blueprint.get("/verify")
 def ask() -> Response:
     """The form. Looking at it changes nothing."""
-    return _page(_ASK)
+    return _page(Case.ASK)
 
 
 @blueprint.post("/verify")
 def answer() -> Response:
     """Confirm or revoke, as the pressed button says. Raises what the handler below turns into a page."""
-    act = _ACTIONS.get(_only("action"))
+    g.typed = _only("token")
+    g.action = _only("action")
+    act = _ACTIONS.get(g.action)
     if act is None:
         raise _unreadable("action")
-    token = tokens.normalise(_only("token"))
+    token = tokens.normalise(g.typed)
     if token is None:
         raise TokenInvalid
-    return act(token)
+    with token_tries.limited():
+        return act(token)
 
 
 def _only(field: str) -> str:
@@ -160,16 +101,18 @@ def _unreadable(field: str) -> InvalidRequest:
 
 
 def _revoke(token: str) -> Response:
-    consumption.revoke(services().database, token)
-    return _page(_REVOKED)
+    revoked = consumption.revoke(services().database, token)
+    return _page(Case.REVOKED, locale=revoked.locale)
 
 
 def _confirm(token: str) -> Response:
     consumed = consumption.consume(services().database, token)
-    onward = consumed.return_url and return_urls.with_verification(
-        consumed.return_url, public("ver", consumed.verification_id)
+    return _page(
+        Case.CONFIRMED,
+        locale=consumed.locale,
+        onward=_onward(consumed.return_url, consumed.verification_id),
+        address=consumed.email_masked,
     )
-    return _page(_CONFIRMED, return_url=onward)
 
 
 # What the buttons do. Nothing else does anything: a form that was cut off must not confirm what it was to revoke.
@@ -182,28 +125,91 @@ def refuse(error: Exception) -> Response:
     problem = errors.problem_of(error)
     if errors.is_unexpected(problem):
         errors.log_unexpected(error)
-    page = _page(_message_of(error, problem.status), status=problem.status)
+    case = _case_of(error, problem.status)
+    if g.get("action") == "revoke":
+        case = _WHEN_REVOKING.get(case, case)
+    page = _page(
+        case,
+        status=problem.status,
+        locale=getattr(error, "locale", None),
+        onward=_onward_of(error) if case is Case.USED else None,
+        minutes=_minutes(problem.headers.get("Retry-After")),
+    )
     page.headers.extend(problem.headers)
     return page
 
 
-def _message_of(error: Exception, status: int) -> Message:
+def _case_of(error: Exception, status: int) -> Case:
     match error:
         case TokenAlreadyUsed():
-            return _USED
+            return Case.USED
         case TokenExpired(newer_exists=True):
-            return _NEWER
+            return Case.NEWER
         case TokenExpired():
             return _ENDED[error.reason]
         case TokenInvalid():
-            return _NOT_FOUND
+            return Case.INVALID
         case DatabaseUnavailable():
-            return _UNAVAILABLE
-    return _BROKEN if status >= 500 else _UNREADABLE
+            return Case.UNAVAILABLE
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return Case.RATE_LIMITED
+    return Case.BROKEN if status >= 500 else Case.UNREADABLE
 
 
-def _page(message: Message, *, status: int = 200, return_url: str | None = None) -> Response:
+def _onward_of(error: Exception) -> str | None:
+    """A second click must not lose the way back. Only who holds the token gets here, and could have confirmed with it."""
+    return _onward(error.return_url, error.verification_id) if isinstance(error, TokenAlreadyUsed) else None
+
+
+def _onward(return_url: str | None, verification_id: UUID) -> str | None:
+    return return_url and return_urls.with_verification(return_url, public("ver", verification_id))
+
+
+def _minutes(retry_after: str | None) -> int:
+    """Seconds as whole minutes, at least one."""
+    return max(1, -(-int(retry_after or 60) // 60))
+
+
+def _page(
+    case: Case,
+    *,
+    status: int = 200,
+    locale: str | None = None,
+    onward: str | None = None,
+    address: str = "",
+    minutes: int = 1,
+) -> Response:
+    """The page in the request's language if it is known by now (`locale`), else in the browser's."""
+    language = choose(locale, request.accept_languages)
+    words = WORDS[language]
+    message = words.messages[case]
+    tone = "ask" if case is Case.ASK else "good" if case in _GOOD else "bad"
     text = render_template(
-        "verify.html", message=message, return_url=return_url, style=_STYLE, script=_SCRIPT
+        "verify.html",
+        language=language,
+        words=words,
+        title=message.title,
+        paragraphs=[
+            paragraph.format(address=address, minutes=minutes, revoke=words.revoke)
+            for paragraph in message.paragraphs
+        ],
+        tone=tone,
+        mark=_MARKS[tone],
+        form=case in _WITH_FORM,
+        invalid=case is Case.INVALID,
+        typed=_typed(case),
+        onward=onward,
+        style=_STYLE,
+        script=_SCRIPT,
     )
-    return Response(text, status=status, mimetype="text/html", headers=dict(_HEADERS))
+    headers = {**_HEADERS, "Content-Language": language}
+    return Response(text, status=status, mimetype="text/html", headers=headers)
+
+
+def _typed(case: Case) -> str:
+    """What goes back into the field: 16 characters are a lot to type again for one that was wrong.
+
+    Not a code that never works again, and nothing that the field would not have taken.
+    """
+    typed: str = g.get("typed", "")
+    return typed if case not in {Case.NEWER, Case.NEWER_REVOKE} and len(typed) <= _LONGEST_TYPED else ""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from app import config
+from app.disposable import DisposablePolicy, is_listed
+from db.changes import FeedChange
 from db.consumption import Consumed
 from db.ids import public
 from db.views import Receipt, Verification
@@ -34,8 +37,16 @@ def verification(value: Verification) -> dict[str, Any]:
         "mail_event_at": value.mail_event_at,
         "failure": value.failure,
         "metadata": value.metadata,
-        "suggestion": None,
+        "suggestion": value.suggestion,
+        "disposable": _is_flagged(value),
     }
+
+
+def _is_flagged(value: Verification) -> bool:
+    """By today's list, for as long as the domain is known: nothing is stored."""
+    if config.disposable_policy() is DisposablePolicy.ALLOW:
+        return False
+    return is_listed(value.email_masked.rpartition("@")[2])
 
 
 def receipt(value: Receipt) -> dict[str, Any]:
@@ -48,6 +59,24 @@ def receipt(value: Receipt) -> dict[str, Any]:
         "events": known.events,
         "timeline": value.timeline,
         "next_action": value.next_action,
+    }
+
+
+def change(value: FeedChange) -> dict[str, Any]:
+    """What `ChangeSchema` shows."""
+    subject = "verification" if value.delivery_id is None else "delivery"
+    return {
+        "cursor": str(value.seq),
+        "at": value.at,
+        "event": f"{subject}.{value.after}",
+        "verification_id": public("ver", value.verification_id),
+        "delivery_id": public("dlv", value.delivery_id) if value.delivery_id else None,
+        "account_id": value.account_id,
+        "purpose": value.purpose,
+        "before": value.before,
+        "after": value.after,
+        "code": value.code,
+        "evidence": value.evidence,
     }
 
 

@@ -16,7 +16,7 @@ from app.errors import FieldError, InvalidRequest, MalformedJson, UnsupportedMed
 from db.logs import mask
 
 _DEEPEST = 8
-_LARGEST_INTEGER = 2**63 - 1  # what other languages and databases can hold
+LARGEST_INTEGER = 2**63 - 1  # what other languages and databases can hold
 _INTEGRAL = (
     1e16  # from here on PostgreSQL's jsonb gives a number back without exponent or fraction: an integer
 )
@@ -80,7 +80,7 @@ def _check(document: Any) -> None:
             _refuse(pointer, "too_deep", f"Nest at most {_DEEPEST} levels.")
         if isinstance(value, str):
             _check_text(pointer, value)
-        elif isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
+        elif isinstance(value, int) and abs(value) > LARGEST_INTEGER:
             _refuse(pointer, "number_too_large", "Use numbers of at most 64 bits.")
         elif isinstance(value, list):
             waiting += [(f"{pointer}/{index}", depth + 1, item) for index, item in enumerate(value)]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import Any
 
-from app import presentation
+from app import presentation, token_tries
 from app.api import Blueprint
 from app.schemas import ConsumedSchema, ConsumeSchema
 from app.services import services
 from db import consumption, tokens
-from db.errors import TokenInvalid
+from db.errors import RateLimited, TokenAlreadyUsed, TokenExpired, TokenInvalid
 
 blueprint = Blueprint("tokens", __name__, url_prefix="/v1/tokens", description="Tokens.")
 
@@ -18,7 +17,7 @@ blueprint = Blueprint("tokens", __name__, url_prefix="/v1/tokens", description="
 @blueprint.route("/consume", methods=["POST"])
 @blueprint.arguments(ConsumeSchema)
 @blueprint.response(200, ConsumedSchema)
-@blueprint.problems(HTTPStatus.CONFLICT, HTTPStatus.GONE, HTTPStatus.SERVICE_UNAVAILABLE)
+@blueprint.problems(TokenAlreadyUsed, TokenExpired, TokenInvalid, RateLimited)
 def consume(body: dict[str, Any]) -> dict[str, Any]:
     """Use a token
 
@@ -27,4 +26,5 @@ def consume(body: dict[str, Any]) -> dict[str, Any]:
     token = tokens.normalise(body["token"])
     if token is None:
         raise TokenInvalid
-    return presentation.consumed(consumption.consume(services().database, token))
+    with token_tries.limited():
+        return presentation.consumed(consumption.consume(services().database, token))

@@ -7,7 +7,20 @@ from typing import Any, cast
 from flask import Flask, Response, request
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from app import errors, health, pages, request_log, tokens, verifications
+from app import (
+    branding,
+    cancellations,
+    changes,
+    docs_page,
+    errors,
+    health,
+    listing,
+    pages,
+    request_log,
+    test_tokens,
+    tokens,
+    verifications,
+)
 from app.api import OPENAPI, Api
 from app.body import LARGEST, WholeBodyRequest
 from app.services import EXTENSION, Services
@@ -38,7 +51,13 @@ def build(services: Services | None = None) -> Flask:
     errors.register(app)
     api = Api(app)
     api.register_blueprint(verifications.blueprint)
+    api.register_blueprint(listing.blueprint)
+    api.register_blueprint(cancellations.blueprint)
+    api.register_blueprint(changes.blueprint)
+    api.register_blueprint(test_tokens.blueprint)
     api.register_blueprint(tokens.blueprint)
+    api.register_blueprint(branding.blueprint)
+    app.register_blueprint(docs_page.blueprint)
     app.register_blueprint(health.blueprint)
     app.register_blueprint(pages.blueprint)
     if services.settings.trusted_proxies:

@@ -64,6 +64,10 @@ WORDS: MappingProxyType[str, Words] = MappingProxyType(
             "A worker cannot make this mail.",
             "Give it the TOKEN_KEYS of the web process, and finish the deploy if it runs an older release.",
         ),
+        "template_error": Words(
+            "The client's branding makes no mail: it was damaged in the database, or this release has a fault.",
+            "Set the branding again (PUT /v1/branding), then request a new verification; if that fails too, report it.",
+        ),
         "internal_error": Words("This is a fault of the service.", _REPORT_BUG),
         "adapter_error": Words("This is a fault of the service.", _REPORT_BUG),
         "lookup_failed": Words("Asking the provider what became of the mail failed.", _LOOK_FIRST),
@@ -72,6 +76,9 @@ WORDS: MappingProxyType[str, Words] = MappingProxyType(
         "hand_over_refused": Words("Lease or gate had ended before the mail left.", _GOES_ON),
         "hand_over_too_old": Words("The worker was paused for too long to send safely.", _GOES_ON),
         "hand_over_unanswered": Words("The database did not answer before the mail left.", _GOES_ON),
+        "branding_unread": Words(
+            "The database did not answer when the client's branding was to be read.", _GOES_ON
+        ),
         "payload_changed": Words(
             "The mail would not be the same as the one handed over before, so it was not repeated.",
             "Give MAIL_FROM, PUBLIC_URL and TOKEN_KEYS the values they had, or ask the person to look for the first mail.",

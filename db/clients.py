@@ -18,7 +18,7 @@ from uuid import UUID
 
 from psycopg import errors as pg
 
-from db.errors import ClientDisabled, NameTaken, NotFound
+from db.errors import ClientDisabled, InvalidKey, NameTaken, NotFound
 from db.ids import new_id
 from db.queries import load
 from db.session import Database, Row, Tx
@@ -103,16 +103,25 @@ def revoke_key(database: Database, prefix: str) -> datetime:
     return revoked_at
 
 
-def authenticate(database: Database, presented_key: str) -> Client | None:
-    """Whose key this is; None: nobody's. Raises ClientDisabled for a good key of a client that was switched off."""
+def is_key(presented: str) -> bool:
+    """Whether it has the form of a key; whether it is one, only the database knows."""
+    return _KEY.fullmatch(presented) is not None
+
+
+def is_test_key(presented: str) -> bool:
+    """Whether it would be a test client's."""
+    return presented.startswith("cs_test_")
+
+
+def authenticate(tx: Tx, presented_key: str) -> Client:
+    """Whose key this is. Raises InvalidKey, and ClientDisabled for a good key of a client that was switched off."""
     shape = _KEY.fullmatch(presented_key)
     if shape is None:
-        return None
-    with database.transaction() as tx:
-        row = tx.execute(_SQL["find_key"], {"prefix": shape["prefix"]}).fetchone()
+        raise InvalidKey
+    row = tx.execute(_SQL["find_key"], {"prefix": shape["prefix"]}).fetchone()
     known = bytes(row["key_hash"]) if row else _ABSENT
     if not hmac.compare_digest(_hash(presented_key), known) or row is None:
-        return None
+        raise InvalidKey
     client = _client(row)
     if client.disabled_at is not None:
         raise ClientDisabled(client.name)

@@ -21,6 +21,18 @@ _NOT_A_URL = (
 
 
 @dataclass(frozen=True, slots=True)
+class CreateLimits:
+    """`cooldown` in seconds; `max_waiting` unfinished deliveries a client; the others requests an hour. 0: no limit."""
+
+    cooldown: float = 60.0
+    max_waiting: int = 5000
+    account: int = 20
+    address: int = 20
+    client: int = 20_000
+    caller: int = 20_000
+
+
+@dataclass(frozen=True, slots=True)
 class DatabaseSettings:
     """Where the database is, how long it may take, and the rules that create and consume share. Times in seconds."""
 
@@ -31,6 +43,7 @@ class DatabaseSettings:
     token_ttl: float
     min_token_life: float
     delivery_deadline: float
+    limits: CreateLimits
 
     @property
     def lock_timeout(self) -> float:
@@ -110,11 +123,41 @@ def settings() -> DatabaseSettings:
             token_ttl=positive_seconds(env, "TOKEN_TTL_SECONDS", 86_400.0),
             min_token_life=positive_seconds(env, "MIN_TOKEN_LIFE_SECONDS", 300.0),
             delivery_deadline=positive_seconds(env, "DELIVERY_DEADLINE_SECONDS", 14_400.0),
+            limits=_limits(env),
         )
     except EnvError as error:
         raise named(error) from None
     if read.token_ttl <= read.min_token_life:
         raise ConfigurationError("TOKEN_TTL_SECONDS must exceed MIN_TOKEN_LIFE_SECONDS")
+    return read
+
+
+def _limits(env: Env) -> CreateLimits:
+    """Cooldown, backlog, and `CREATE_LIMIT`: `account=20,address=20,…` an hour, or one number for all. 0: no limit."""
+    hourly = parse_create_limit(env.str("CREATE_LIMIT", ""))
+    return CreateLimits(
+        cooldown=env.float(
+            "RESEND_COOLDOWN_SECONDS", 60.0, validate=validate.Range(min=0, max=_LONGEST_SECONDS)
+        ),
+        max_waiting=env.int("CLIENT_MAX_WAITING", 5000, validate=validate.Range(min=0)),
+        **hourly,
+    )
+
+
+def parse_create_limit(text: str) -> dict[str, int]:
+    """The hourly limits that `text` sets; the others keep their defaults. Raises ConfigurationError."""
+    whose = ("account", "address", "client", "caller")
+    if text.strip().isdecimal():
+        return dict.fromkeys(whose, int(text))
+    read = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        name, _, number = entry.partition("=")
+        if name not in whose or not number.isdecimal() or name in read:
+            raise ConfigurationError(
+                "CREATE_LIMIT must be requests an hour: one number, or some of account=20,address=20,client=20000,"
+                "caller=20000; 0 sets no limit"
+            )
+        read[name] = int(number)
     return read
 
 

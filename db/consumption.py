@@ -12,13 +12,13 @@ from types import MappingProxyType
 from uuid import UUID
 
 from db import deliveries, endings, tokens
-from db.endings import CancelledBy
 from db.errors import CommitUnknown, TokenAlreadyUsed, TokenExpired, TokenInvalid
 from db.ids import public
 from db.logs import get_logger
-from db.phases import Status
+from db.phases import CancelledBy, Status
 from db.queries import load
 from db.session import Database, Row, Tx
+from db.views import mask
 
 _log = get_logger(__name__)
 _SQL = load("consumption.sql")
@@ -47,9 +47,19 @@ class Consumed:
 
     verification_id: UUID
     purpose: str
+    email_masked: str
     consumed_at: datetime
     return_url: str | None
+    locale: str | None
     leaked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """A verification that its recipient did not ask for, now cancelled."""
+
+    verification_id: UUID
+    locale: str | None
 
 
 def consume(database: Database, token: str) -> Consumed:
@@ -70,8 +80,8 @@ def consume(database: Database, token: str) -> Consumed:
     return consumed
 
 
-def revoke(database: Database, token: str) -> UUID:
-    """The recipient did not ask for this: cancel the token's verification; answers its id. Revoking twice is fine.
+def revoke(database: Database, token: str) -> Revoked:
+    """The recipient did not ask for this: cancel the token's verification. Revoking twice is fine.
 
     Raises TokenInvalid, TokenAlreadyUsed, TokenExpired, DatabaseUnavailable.
     """
@@ -81,13 +91,13 @@ def revoke(database: Database, token: str) -> UUID:
         found = tx.execute(_SQL["read_by_token"], token_hash).fetchone()
         if found is None:
             raise TokenInvalid
-        verification_id: UUID = found["id"]
+        revoked = Revoked(found["id"], found["locale"])
         if found["status"] == Status.CANCELLED:
-            return verification_id
+            return revoked
         if found["status"] != Status.REQUESTED or found["is_overdue"]:
             raise _refusal(found)
-        endings.cancel_requested(tx, verification_id, by=CancelledBy.RECIPIENT)
-    return verification_id
+        endings.cancel_requested(tx, revoked.verification_id, by=CancelledBy.RECIPIENT)
+    return revoked
 
 
 def _consume(tx: Tx, token_hash: bytes) -> Consumed:
@@ -102,7 +112,15 @@ def _consume(tx: Tx, token_hash: bytes) -> Consumed:
     purpose = PURPOSES.get(row["purpose"], _CONSUMPTION_ONLY)
     if purpose != _CONSUMPTION_ONLY:
         _confirm_account(tx, row, purpose)
-    return Consumed(row["id"], row["purpose"], row["consumed_at"], row["return_url"], leaked=not was_mailed)
+    return Consumed(
+        verification_id=row["id"],
+        purpose=row["purpose"],
+        email_masked=mask(row["email"]),
+        consumed_at=row["consumed_at"],
+        return_url=row["return_url"],
+        locale=row["locale"],
+        leaked=not was_mailed,
+    )
 
 
 def _confirm_account(tx: Tx, row: Row, purpose: Purpose) -> None:
@@ -123,10 +141,10 @@ def _refusal(found: Row | None) -> TokenInvalid | TokenAlreadyUsed | TokenExpire
     if found is None:
         return TokenInvalid()
     if found["status"] == Status.CONSUMED:
-        return TokenAlreadyUsed()
+        return TokenAlreadyUsed(found["id"], return_url=found["return_url"], locale=found["locale"])
     # Requested and refused: overdue, only not swept yet.
     reason = Status.EXPIRED if found["status"] == Status.REQUESTED else found["status"]
-    return TokenExpired(reason, newer_exists=found["newer_exists"])
+    return TokenExpired(reason, newer_exists=found["newer_exists"], locale=found["locale"])
 
 
 def _was_committed(database: Database, token_hash: bytes, consumed: Consumed) -> bool:

@@ -13,11 +13,11 @@ WITH held AS MATERIALIZED (
 UPDATE verifications v SET status = 'consumed', consumed_at = clock_timestamp()
 FROM held
 WHERE v.id = held.id AND held.status = 'requested' AND held.expires_at > clock_timestamp()
-RETURNING v.id, v.account_id, v.purpose, v.email, v.consumed_at, v.return_url
+RETURNING v.id, v.account_id, v.purpose, v.email, v.consumed_at, v.return_url, v.locale
 
 -- name: read_by_token
 -- What a token stands for now, and whether a newer mail for the same account and purpose can still be used.
-SELECT v.id, v.account_id, v.purpose, v.status, v.consumed_at, v.expires_at <= clock_timestamp() AS is_overdue,
+SELECT v.id, v.status, v.consumed_at, v.return_url, v.locale, v.expires_at <= clock_timestamp() AS is_overdue,
        EXISTS (
            SELECT FROM verifications newer
            WHERE newer.account_id = v.account_id AND newer.purpose = v.purpose AND newer.id <> v.id

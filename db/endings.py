@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from uuid import UUID
 
 from db import deliveries, receipts
 from db.delivery_state import GateReason
 from db.errors import NotCancellable
-from db.phases import Status
+from db.phases import CancelledBy, Status
 from db.queries import load
 from db.session import Database, Tx
 from db.views import Verification
 
 _SQL = load("endings.sql")
-
-
-class CancelledBy(StrEnum):
-    """Who did not want a verification any more."""
-
-    CLIENT = "client"
-    RECIPIENT = "recipient"
-    OPERATOR = "operator"
 
 
 def cancel(

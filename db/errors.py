@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 
 class CountersignError(Exception):
     """Root of every error this package raises."""
@@ -36,20 +38,32 @@ class TokenInvalid(CountersignError):
 
 
 class TokenAlreadyUsed(CountersignError):
-    """The verification was confirmed before; nothing changed now."""
+    """The verification was confirmed before; nothing changed now.
+
+    Whoever holds the token could have confirmed it and may learn where that leads: `return_url`, and in which `locale`.
+    """
+
+    def __init__(
+        self, verification_id: UUID, *, return_url: str | None = None, locale: str | None = None
+    ) -> None:
+        super().__init__()
+        self.verification_id = verification_id
+        self.return_url = return_url
+        self.locale = locale
 
 
 class TokenExpired(CountersignError):
     """The verification can no longer be confirmed.
 
     `reason` is `expired`, `superseded` or `cancelled`; `newer_exists` says whether a newer mail for the same account and
-    purpose can still be used.
+    purpose can still be used; `locale` is that of the request.
     """
 
-    def __init__(self, reason: str, *, newer_exists: bool) -> None:
+    def __init__(self, reason: str, *, newer_exists: bool, locale: str | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.newer_exists = newer_exists
+        self.locale = locale
 
 
 class NotCancellable(CountersignError):
@@ -62,6 +76,36 @@ class UnknownTokenKey(CountersignError):
 
 class AlreadyVerified(CountersignError):
     """A sign-up for an account that is active with the same address."""
+
+
+class ResendCooldown(CountersignError):
+    """A mail to this address was requested a moment ago, as `verification_id`; another may be in `retry_after` seconds."""
+
+    def __init__(self, verification_id: UUID, retry_after: int) -> None:
+        super().__init__(f"another mail may be requested in {retry_after} s")
+        self.verification_id = verification_id
+        self.retry_after = retry_after
+
+
+class ClientBacklog(CountersignError):
+    """Too many of the client's deliveries are unfinished."""
+
+
+class RateLimited(CountersignError):
+    """More in an hour than `limit` allows; there is room again in `retry_after` seconds."""
+
+    def __init__(self, limit: str, retry_after: int) -> None:
+        super().__init__(f"{limit}: again in {retry_after} s")
+        self.limit = limit
+        self.retry_after = retry_after
+
+
+class NotHandedOver(CountersignError):
+    """No mail with this token has left yet."""
+
+
+class InvalidKey(CountersignError):
+    """Nobody's API key."""
 
 
 class ClientDisabled(CountersignError):

@@ -52,6 +52,7 @@ class Lease:
     client_id: UUID
     owner: str
     token: int
+    route: str
     action: str  # send, replay or look_up
     provider: str
     sender: str
@@ -281,6 +282,7 @@ def _lease(row: Row, sender: str) -> Lease:
         client_id=row["client_id"],
         owner=row["lease_owner"],
         token=row["lease_token"],
+        route=row["route"],
         action=row["action"],
         provider=row["provider"],
         sender=sender,

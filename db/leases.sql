@@ -97,7 +97,7 @@ WITH configured AS MATERIALIZED (
     -- the array bounds what the planner expects, whatever it believes about LIMIT
     WHERE o.id = ANY (ARRAY(SELECT id FROM picked)) AND o.id = p.id
       AND (p.action IN ('suppress', 'put_off') OR c.paused_until IS NULL OR probe.provider IS NOT NULL)
-    RETURNING o.id, o.verification_id, o.lease_owner, o.lease_token, o.attempt_count, o.payload_digest,
+    RETURNING o.id, o.verification_id, o.route, o.lease_owner, o.lease_token, o.attempt_count, o.payload_digest,
               p.action, p.provider, p.next_attempt_at AS due_at, probe.provider IS NOT NULL AS is_probe
 )
 SELECT m.*, now() AS claimed_at, v.client_id, v.email AS recipient, v.purpose, v.locale, v.template_version, v.branding_id,
@@ -106,19 +106,26 @@ FROM moved m JOIN verifications v ON v.id = m.verification_id
 ORDER BY m.due_at, m.id
 
 -- name: has_due_work
--- Whether a claim by these providers would find a pending delivery now, from the claimer's position on.
+-- Whether a claim by these providers would find a pending delivery now, from the claimer's position on. The order makes the
+-- planner use the index: where it believes that a route has many such rows, it would read the table until it meets one.
 SELECT EXISTS (
-    SELECT FROM email_outbox o
-    WHERE o.route = %(route)s AND o.status = 'pending' AND o.next_attempt_at <= now() AND o.send_before > now()
-      AND (o.next_attempt_at, o.id) >= (%(pending_from_at)s, %(pending_from_id)s)
+    SELECT FROM (
+        SELECT FROM email_outbox o
+        WHERE o.route = %(route)s AND o.status = 'pending' AND o.next_attempt_at <= now() AND o.send_before > now()
+          AND (o.next_attempt_at, o.id) >= (%(pending_from_at)s, %(pending_from_id)s)
+        ORDER BY o.next_attempt_at, o.id LIMIT 1
+    ) pending
 ) AND EXISTS (
     SELECT FROM unnest(%(providers)s::text[]) AS c (name)
     LEFT JOIN provider_status s ON s.provider = c.name AND s.sender = %(sender)s
     WHERE s.paused_until IS NULL OR s.paused_until <= now()
 ) OR EXISTS (
-    SELECT FROM email_outbox o
-    WHERE o.route = %(route)s AND o.status = 'unknown' AND o.next_attempt_at <= now()
-      AND (o.next_attempt_at, o.id) >= (%(unknown_from_at)s, %(unknown_from_id)s)
+    SELECT FROM (
+        SELECT FROM email_outbox o
+        WHERE o.route = %(route)s AND o.status = 'unknown' AND o.next_attempt_at <= now()
+          AND (o.next_attempt_at, o.id) >= (%(unknown_from_at)s, %(unknown_from_id)s)
+        ORDER BY o.next_attempt_at, o.id LIMIT 1
+    ) unknown
 ) AS due
 
 -- name: hand_over

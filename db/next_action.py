@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 
 from db import advice
 from db.delivery_state import Outcome, State
-from db.phases import Status
+from db.phases import CancelledBy, Status
 from db.views import Known, NextAction, Pause, clock, mask
 
 # A healthy worker takes due work within a second; the sweep finds what it missed within two of its rounds.
 _SUSPICIOUS_SECONDS = 45.0
+
+# Who cancelled, by what the change says, and what that means for another request.
+_IF_WANTED = "Request a new verification if it is still wanted."
+_IF_ASKED = "Send another only if the person asks for it."
+_CANCELLERS: Mapping[str | None, tuple[str, str]] = MappingProxyType(
+    {
+        CancelledBy.CLIENT: ("by its client", _IF_WANTED),
+        CancelledBy.RECIPIENT: ("by the recipient, who did not ask for it", _IF_ASKED),
+        CancelledBy.OPERATOR: ("by an operator", _IF_WANTED),
+    }
+)
+_SOMEBODY = (
+    "by its client or by a recipient who did not ask for it",
+    _IF_ASKED,
+)  # an older release did not say
 
 
 def decide(known: Known) -> NextAction:
@@ -34,11 +50,7 @@ def decide(known: Known) -> NextAction:
                 + _still_out(known),
             )
         case Status.CANCELLED:
-            return NextAction(
-                "none",
-                "Nothing: it was cancelled, by its client or by a recipient who did not ask for it, and its link is dead. "
-                "Send another only if the person asks for it." + _still_out(known),
-            )
+            return NextAction("none", _cancelled_by(known) + _still_out(known))
         case Status.EXPIRED:
             return NextAction(
                 "request_again",
@@ -47,6 +59,13 @@ def decide(known: Known) -> NextAction:
             )
         case Status.REQUESTED:
             return _OF_STATE[known.delivery.status](known)
+
+
+def _cancelled_by(known: Known) -> str:
+    """By whom it was cancelled, and what that means for another request."""
+    by = next((c.code for c in known.changes if c.delivery_id is None and c.after == Status.CANCELLED), None)
+    who, then = _CANCELLERS.get(by, _SOMEBODY)
+    return f"Nothing: it was cancelled, {who}, and its link is dead. {then}"
 
 
 def _still_out(known: Known) -> str:

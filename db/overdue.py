@@ -6,7 +6,7 @@ it answers less than its limit. Batches skip rows that others hold and re-check 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
@@ -54,14 +54,17 @@ def reclaim_lost(database: Database, policy: Policy, *, lease_seconds: float, li
 
 
 def end_overdue_pending(
-    database: Database, providers: Sequence[str], sender: str, *, limit: int = BATCH
+    database: Database, providers: Mapping[str, Sequence[str]], sender: str, *, limit: int = BATCH
 ) -> int:
-    """pending -> expired, where the gate closed by the clock. Answers how many."""
+    """pending -> expired, where the gate closed by the clock. Answers how many. `providers` by route."""
     with database.transaction() as tx:
         rows = tx.execute(SQL["lock_overdue_pending"], {"limit": limit}).fetchall()
-        all_paused = bool(rows) and provider_pauses.all_paused(tx, providers, sender)
+        all_paused = {
+            route: provider_pauses.all_paused(tx, providers[route], sender)
+            for route in {row["route"] for row in rows}
+        }
         for row, facts in zip(rows, deliveries.read_facts(tx, rows), strict=True):
-            waited = all_paused or row["was_refused"]
+            waited = all_paused[row["route"]] or row["was_refused"]
             deliveries.move(tx, facts.delivery, rules.end_overdue_pending(waited_for_provider=waited))
     return len(rows)
 

@@ -19,6 +19,14 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
 
 
+class CancelledBy(StrEnum):
+    """`verifications.cancelled_by`: who did not want it any more."""
+
+    CLIENT = "client"
+    RECIPIENT = "recipient"
+    OPERATOR = "operator"
+
+
 class Phase(StrEnum):
     """Both machines in one word."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from db import advice, next_action, timeline
+from db import advice, domain_typos, next_action, timeline
 from db.delivery_state import Outcome, State
 from db.errors import NotFound
 from db.phases import Status
@@ -38,13 +38,26 @@ def read(database: Database, client_id: UUID | None, verification_id: UUID) -> V
 
 def read_in(tx: Tx, client_id: UUID | None, verification_id: UUID) -> Verification:
     """The same inside the caller's transaction. Raises NotFound."""
-    return verification_of(_fetch(tx, "read_verification", client_id, verification_id))
+    found = read_many_in(tx, client_id, [verification_id])
+    if not found:
+        raise NotFound("no such verification")
+    return found[verification_id]
+
+
+def read_many_in(
+    tx: Tx, client_id: UUID | None, verification_ids: Sequence[UUID]
+) -> dict[UUID, Verification]:
+    """Those of them that are the client's (None: anybody's), by id."""
+    names = {"ids": list(verification_ids), "client_id": client_id}
+    return {row["id"]: verification_of(row) for row in tx.execute(_SQL["read_verifications"], names)}
 
 
 def read_receipt(database: Database, client_id: UUID | None, verification_id: UUID) -> Receipt:
     """The receipt of one verification of a client (None: of any). Raises NotFound."""
     with database.transaction() as tx:
-        row = _fetch(tx, "read_receipt", client_id, verification_id)
+        row = tx.execute(_SQL["read_receipt"], {"id": verification_id, "client_id": client_id}).fetchone()
+    if row is None:
+        raise NotFound("no such verification")
     known = _known(row)
     return Receipt(known, timeline.build(known), next_action.decide(known))
 
@@ -63,7 +76,7 @@ def _known(row: Row) -> Known:
 
 
 def verification_of(row: Row) -> Verification:
-    """A row of `read_verification`, or one made of the same columns."""
+    """A row of `read_verifications`, or one made of the same columns."""
     return Verification(
         id=row["id"],
         client_id=row["client_id"],
@@ -84,14 +97,17 @@ def verification_of(row: Row) -> Verification:
         mail_event_at=row["mail_event_at"],
         failure=_failure(row),
         metadata=row["metadata"],
+        suggestion=_suggestion(row["email"]),
     )
 
 
-def _fetch(tx: Tx, query: str, client_id: UUID | None, verification_id: UUID) -> Row:
-    row = tx.execute(_SQL[query], {"id": verification_id, "client_id": client_id}).fetchone()
-    if row is None:
-        raise NotFound("no such verification")
-    return row
+def _suggestion(email: str | None) -> str | None:
+    """The address with the domain that was probably meant, masked as the address itself is."""
+    if email is None:
+        return None
+    local, _, domain = email.rpartition("@")
+    meant = domain_typos.suggest(domain)
+    return mask(f"{local}@{meant}") if meant else None
 
 
 def _failure(row: Row) -> Failure | None:

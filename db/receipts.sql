@@ -1,12 +1,13 @@
 -- What a verification looks like from outside. Each query is one statement, hence one snapshot.
 
--- name: read_verification
--- One verification as its client sees it. client_id null: for operators, whoever's it is.
+-- name: read_verifications
+-- Verifications as their client sees them. client_id null: for operators, whoever's they are. OFFSET: by id, and
+-- never by going through all of a client's.
 SELECT v.id, v.client_id, a.external_id, v.purpose, v.status, v.email, v.expires_at, v.created_at, v.consumed_at,
        v.superseded_by, v.correlation_id, v.idempotency_key, v.metadata,
        o.id AS delivery_id, o.status AS delivery_status, o.next_attempt_at, o.failure_category, o.failure_code,
        said.kind AS mail_event, said.at AS mail_event_at
-FROM verifications v
+FROM (SELECT * FROM verifications WHERE id = ANY(%(ids)s) OFFSET 0) v
 JOIN accounts a ON a.id = v.account_id
 JOIN email_outbox o ON o.verification_id = v.id
 LEFT JOIN LATERAL (
@@ -14,7 +15,7 @@ LEFT JOIN LATERAL (
     WHERE e.delivery_id = o.id AND e.kind IN ('delivered', 'bounced', 'complained')
     ORDER BY at DESC, e.id DESC LIMIT 1
 ) said ON true
-WHERE v.id = %(id)s AND (%(client_id)s::uuid IS NULL OR v.client_id = %(client_id)s)
+WHERE %(client_id)s::uuid IS NULL OR v.client_id = %(client_id)s
 
 -- name: read_receipt
 -- The same with everything that happened to its delivery, the providers that are paused now, and those that the newest

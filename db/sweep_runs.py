@@ -1,4 +1,4 @@
-"""The record of sweeps, and the numbering of state changes that they and readers of the feed do."""
+"""The record of sweeps: one a slot of time, whoever comes first."""
 
 from __future__ import annotations
 
@@ -35,11 +35,3 @@ def seconds_since_beat(database: Database) -> float | None:
     with database.transaction() as tx:
         row = tx.execute(_SQL["seconds_since_beat"]).fetchone()
     return row["seconds"] if row else None
-
-
-def number_changes(database: Database, *, limit: int = 1000) -> int:
-    """Number up to `limit` committed state changes in commit order; answers how many."""
-    with database.transaction() as tx:
-        tx.execute("SELECT 1 FROM change_counter FOR UPDATE")
-        row = tx.execute(_SQL["number_changes"], {"limit": limit}).fetchone()
-    return int(row["numbered"]) if row else 0

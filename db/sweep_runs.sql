@@ -19,18 +19,3 @@ DELETE FROM sweep_runs WHERE slot IN (
 -- How long ago a sweep last came through the broker; null if none is on record.
 SELECT extract(epoch FROM clock_timestamp() - max(started_at))::float AS seconds
 FROM (SELECT started_at FROM sweep_runs WHERE trigger = 'beat' ORDER BY started_at DESC LIMIT 1) newest
-
--- name: number_changes
--- Give the changes committed so far their place in the feed. The counter's lock, taken in a statement before, lets one
--- numberer at a time see a snapshot in which all smaller numbers are committed.
-WITH fresh AS MATERIALIZED (
-    SELECT id, row_number() OVER (ORDER BY id) AS place FROM state_changes
-    WHERE seq IS NULL ORDER BY id LIMIT %(limit)s
-), numbered AS (
-    UPDATE state_changes c SET seq = counter.seq + fresh.place
-    FROM fresh, (SELECT seq FROM change_counter) counter
-    WHERE c.id = ANY (ARRAY(SELECT id FROM fresh)) AND c.id = fresh.id
-    RETURNING c.seq
-)
-UPDATE change_counter SET seq = seq + (SELECT count(*) FROM numbered)
-RETURNING (SELECT count(*) FROM numbered) AS numbered

@@ -1,13 +1,13 @@
-"""The life of a verification: requested, then consumed, expired, superseded or cancelled.
+"""Requesting a verification: one transaction that knows the caller, locks account and address, and inserts both rows.
 
-`create` and `consume` are one transaction each, and lock in one order: account, verification, outbox.
+Locks go in one order: account, address, verification, outbox, limits.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -17,7 +17,9 @@ from psycopg import errors as pg
 from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
-from db import endings, receipts, tokens
+from db import admission, clients, endings, limits, receipts, tokens
+from db.admission import Asked
+from db.clients import Client
 from db.config import DatabaseSettings
 from db.errors import (
     AlreadyVerified,
@@ -26,14 +28,13 @@ from db.errors import (
     UnknownTokenKey,
 )
 from db.ids import new_id
-from db.logs import get_logger
 from db.queries import load
 from db.session import Database, Row, Tx
 from db.views import Verification
 
-_log = get_logger(__name__)
 _SQL = load("verifications.sql")
 _NONCE_BYTES = 16
+_Inserted = tuple[psycopg.Cursor[DictRow], psycopg.Cursor[DictRow]]
 
 # The names PostgreSQL knows these constraints by.
 _KEY_IS_UNIQUE = "uq_verifications_client_id_idempotency_key"
@@ -43,10 +44,10 @@ _KEY_IS_UNIQUE = "uq_verifications_client_id_idempotency_key"
 class NewVerification:
     """A validated request. `lifetime` in seconds, None for the default; `email_canonical` is for comparison only.
 
-    `key_is_ours` says that the server made the idempotency key, so that the caller does not know it yet.
+    `key_is_ours` says that the server made the idempotency key, so that the caller does not know it yet. `caller` is a digest
+    of where the request comes from.
     """
 
-    client_id: UUID
     idempotency_key: str
     key_is_ours: bool
     account_id: str
@@ -59,6 +60,7 @@ class NewVerification:
     metadata: Mapping[str, Any] | None
     correlation_id: str
     template_version: int
+    caller: bytes
 
     def canonical_body(self) -> bytes:
         """What makes two requests the same: the body's meaning, defaults filled in, in one spelling."""
@@ -82,59 +84,95 @@ class Created:
     replayed: bool
 
 
-def create(database: Database, request: NewVerification, settings: DatabaseSettings) -> Created:
+def create(
+    database: Database,
+    api_key: str,
+    request: NewVerification,
+    settings: DatabaseSettings,
+    permit: Callable[[Client], None] = lambda _: None,
+) -> Created:
     """Record the intent to verify an address, and its delivery, once for each idempotency key.
 
-    Raises IdempotencyKeyConflict, AlreadyVerified, DatabaseUnavailable. After CommitUnknown the caller may repeat the same
-    request with the same key; for a key the caller does not know, that was done here already.
+    `permit` may object once the API key's client is known; what it raises passes through. Raises InvalidKey,
+    ClientDisabled, IdempotencyKeyConflict, AlreadyVerified, ResendCooldown, ClientBacklog, RateLimited,
+    DatabaseUnavailable. After CommitUnknown the caller may repeat the same request with the same key; for a key that the
+    caller does not know, that was done here already.
     """
     try:
-        return _create(database, request, settings)
+        return _create(database, api_key, request, settings, permit)
     except CommitUnknown:
         if not request.key_is_ours:
             raise
         # Whatever the first try came to, it holds the account no longer once this one has it.
-        return Created(_create(database, request, settings).verification, replayed=False)
+        again = _create(database, api_key, request, settings, permit)
+        return Created(again.verification, replayed=False)
 
 
-def _create(database: Database, request: NewVerification, settings: DatabaseSettings) -> Created:
-    try:
-        return _create_once(database, request, settings)
-    except pg.UniqueViolation as error:
-        if error.diag.constraint_name != _KEY_IS_UNIQUE:
-            raise
-        # Another account's request took the key in the same instant; it is there to be found now.
-        return _create_once(database, request, settings)
+def _create(
+    database: Database,
+    api_key: str,
+    request: NewVerification,
+    settings: DatabaseSettings,
+    permit: Callable[[Client], None],
+) -> Created:
+    for _ in range(2):
+        client = None
+        try:
+            with database.transaction() as tx:
+                client = clients.authenticate(tx, api_key)
+                permit(client)
+                found = _find_or_insert(tx, client, request, settings)
+            # Read after the commit: INSERTs and COMMIT travelled together.
+            return found if isinstance(found, Created) else Created(_created(found, request), replayed=False)
+        except pg.UniqueViolation as error:
+            if error.diag.constraint_name != _KEY_IS_UNIQUE:
+                raise
+            # Another account's request took the key in the same instant; it is there to be found now.
+        except pg.CheckViolation as error:
+            if client is None or error.diag.constraint_name != limits.LEVEL_CONSTRAINT:
+                raise
+            buckets = admission.buckets(settings.limits, client.id, request.caller)
+            raise limits.refusal(database, buckets) from None
+    raise AssertionError("a key that is taken can be found")
 
 
-def _create_once(database: Database, request: NewVerification, settings: DatabaseSettings) -> Created:
+def _find_or_insert(
+    tx: Tx, client: Client, request: NewVerification, settings: DatabaseSettings
+) -> Created | _Inserted:
     names = {
         "new_account_id": new_id(),
-        "client_id": request.client_id,
+        "client_id": client.id,
         "external_id": request.account_id,
         "idempotency_key": request.idempotency_key,
         "purpose": request.purpose,
     }
-    with database.transaction() as tx:
-        # Sent together, each with a snapshot of its own: one round trip.
-        tx.execute(_SQL["ensure_account"], names)
-        account_cursor = tx.execute(_SQL["lock_account"], names)
-        key_cursor = tx.execute(_SQL["find_by_key"], names)
-        requested_cursor = tx.execute(_SQL["lock_requested"], names)
-        account = account_cursor.fetchone()
-        assert account is not None, "the account was made sure of"
-        before = key_cursor.fetchone()
-        if before is not None:
-            return _replay(tx, request, before, settings)
-        _refuse_verified(account, request)
-        verification_id = new_id()
-        _retire(tx, requested_cursor.fetchone(), verification_id)
-        inserted = _insert(tx, account["id"], verification_id, request, settings)
-    # Read after the commit: INSERTs and COMMIT travelled together, the second round trip.
-    return Created(_created(inserted, request), replayed=False)
+    # Sent together, each with a snapshot of its own: one round trip.
+    tx.execute(_SQL["ensure_account"], names)
+    account_cursor = tx.execute(_SQL["lock_account"], names)
+    key_cursor = tx.execute(_SQL["find_by_key"], names)
+    requested_cursor = tx.execute(_SQL["lock_requested"], names)
+    asked = Asked(client.id, request.account_id, request.purpose, request.email_canonical)
+    admit = admission.ask(tx, asked, settings.limits)
+    account = account_cursor.fetchone()
+    assert account is not None, "the account was made sure of"
+    before = key_cursor.fetchone()
+    if before is not None:
+        return _replay(tx, client, request, before, settings)
+    _refuse_verified(account, request)
+    admit()
+    verification_id = new_id()
+    _retire(tx, requested_cursor.fetchone(), verification_id)
+    inserted = _insert(
+        tx, client, request, settings, account_id=account["id"], verification_id=verification_id
+    )
+    # Last, so that others of the same client wait for nothing but the commit.
+    limits.take(tx, admission.buckets(settings.limits, client.id, request.caller))
+    return inserted
 
 
-def _replay(tx: Tx, request: NewVerification, before: Row, settings: DatabaseSettings) -> Created:
+def _replay(
+    tx: Tx, client: Client, request: NewVerification, before: Row, settings: DatabaseSettings
+) -> Created:
     """The same key again: the same body gets what there is; any other, or one that cannot be compared, is refused."""
     try:
         now = tokens.fingerprint(settings.token_keys, before["token_key_id"], request.canonical_body())
@@ -142,7 +180,7 @@ def _replay(tx: Tx, request: NewVerification, before: Row, settings: DatabaseSet
         raise IdempotencyKeyConflict from None
     if now != bytes(before["fingerprint"]):
         raise IdempotencyKeyConflict
-    return Created(receipts.read_in(tx, request.client_id, before["id"]), replayed=True)
+    return Created(receipts.read_in(tx, client.id, before["id"]), replayed=True)
 
 
 def _refuse_verified(account: Row, request: NewVerification) -> None:
@@ -162,14 +200,20 @@ def _retire(tx: Tx, requested: Row | None, successor: UUID) -> None:
 
 
 def _insert(
-    tx: Tx, account_id: UUID, verification_id: UUID, request: NewVerification, settings: DatabaseSettings
-) -> tuple[psycopg.Cursor[DictRow], psycopg.Cursor[DictRow]]:
+    tx: Tx,
+    client: Client,
+    request: NewVerification,
+    settings: DatabaseSettings,
+    *,
+    account_id: UUID,
+    verification_id: UUID,
+) -> _Inserted:
     """Insert verification and delivery; their rows can be fetched once the transaction is over."""
     key_id, nonce = settings.active_token_key, os.urandom(_NONCE_BYTES)
     token = tokens.derive(settings.token_keys, key_id, verification_id, request.email, nonce)
     values = {
         "id": verification_id,
-        "client_id": request.client_id,
+        "client_id": client.id,
         "account_id": account_id,
         "purpose": request.purpose,
         "email": request.email,
@@ -195,9 +239,7 @@ def _insert(
     )
 
 
-def _created(
-    inserted: tuple[psycopg.Cursor[DictRow], psycopg.Cursor[DictRow]], request: NewVerification
-) -> Verification:
+def _created(inserted: _Inserted, request: NewVerification) -> Verification:
     verification, delivery = (cursor.fetchone() for cursor in inserted)
     assert verification is not None and delivery is not None, "both rows were committed"
     said = {"external_id": request.account_id, "mail_event": None, "mail_event_at": None}

@@ -41,8 +41,8 @@ RETURNING id, client_id, purpose, status, email, expires_at, created_at, consume
 -- name: insert_delivery
 -- -> pending, due at once: the one delivery of a verification. Its gate closes at the retry deadline, or while the token
 -- still has its minimum of life left.
-INSERT INTO email_outbox (id, verification_id, client_id, route, next_attempt_at, send_before)
-SELECT %(delivery_id)s, v.id, v.client_id, CASE WHEN c.is_test THEN 'test' ELSE 'live' END, clock_timestamp(),
+INSERT INTO email_outbox (id, verification_id, client_id, route, created_at, next_attempt_at, send_before)
+SELECT %(delivery_id)s, v.id, v.client_id, CASE WHEN c.is_test THEN 'test' ELSE 'live' END, v.created_at, clock_timestamp(),
        least(v.created_at + make_interval(secs => %(delivery_deadline)s),
              v.expires_at - make_interval(secs => %(min_token_life)s))
 FROM verifications v JOIN clients c ON c.id = v.client_id WHERE v.id = %(id)s

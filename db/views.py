@@ -48,6 +48,7 @@ class Verification:
     mail_event_at: datetime | None
     failure: Failure | None
     metadata: Mapping[str, Any] | None
+    suggestion: str | None  # what may have been meant, masked
 
     @property
     def phase(self) -> Phase:

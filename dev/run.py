@@ -19,8 +19,17 @@ from dev.given import check_given, mail_servers, masked
 from dev.processes import DevError, FolderLock, die_with_parent, explain
 from dev.stack import NOBODY, ROOT, Interrupted, Stack, status_of
 
-CLIENT = "make-run"
-NAMES = ("API_URL", "API_KEY", "INBOX_URL", "FLOWER_URL", "OPS_URL", "DATABASE_URL", "REDIS_URL")
+CLIENT, TEST_CLIENT = "make-run", "make-run-test"
+NAMES = (
+    "API_URL",
+    "API_KEY",
+    "TEST_API_KEY",
+    "INBOX_URL",
+    "FLOWER_URL",
+    "OPS_URL",
+    "DATABASE_URL",
+    "REDIS_URL",
+)
 REQUEST = """\
 curl -sSw '\\n' "$API_URL/v1/verifications" -H "Authorization: Bearer $API_KEY" -H 'Content-Type: application/json' \\
   -H 'Idempotency-Key: welcome-42' -d '{"account_id": "42", "email": "ada@example.com"}'"""
@@ -65,9 +74,9 @@ def run(folder: Path, printer: Printer, stop_asked: threading.Event) -> int:
     stack = Stack(folder, os.environ, printer=printer, stop_asked=stop_asked)
     try:
         stack.start()
-        key = usable_key(stack, folder)
+        key, test_key = usable_key(stack, folder), usable_key(stack, folder, is_test=True)
         stack.wait_for_worker()
-        announce(stack, printer, key)
+        announce(stack, printer, key, test_key)
         watch(stack, stop_asked, terminal)
         code = 0
     except Interrupted:
@@ -102,15 +111,16 @@ def watch(stack: Stack, stop_asked: threading.Event, terminal: select.poll) -> N
         stack.look_for_deaths()
 
 
-def usable_key(stack: Stack, folder: Path) -> str:
+def usable_key(stack: Stack, folder: Path, *, is_test: bool = False) -> str:
     """The API key that was used with this database before while it works, else a new one, kept in `keys`."""
-    api_url, name = stack.urls["API_URL"], database_name(stack)
+    api_url, name = stack.urls["API_URL"], database_name(stack) + ("_test" if is_test else "")
+    client = TEST_CLIENT if is_test else CLIENT
     kept = read_values(folder / "keys")
     key = kept.get(name, "")
     if not key or not works(api_url, key):
-        key = stack.create_key(CLIENT)
+        key = stack.create_key(client, is_test=is_test)
         if not works(api_url, key):
-            raise DevError(f"the API refuses a new key of the client {CLIENT}: was that client disabled?")
+            raise DevError(f"the API refuses a new key of the client {client}: was that client disabled?")
         write_private(folder / "keys", {**kept, name: key})
     return key
 
@@ -130,9 +140,9 @@ def works(api_url: str, key: str) -> bool:
     return answer not in (0, 401, 403)
 
 
-def announce(stack: Stack, printer: Printer, key: str) -> None:
+def announce(stack: Stack, printer: Printer, key: str, test_key: str) -> None:
     """Write `.run/env` first, then print: whoever waits for READY finds the file."""
-    urls = {**stack.urls, "API_KEY": key}
+    urls = {**stack.urls, "API_KEY": key, "TEST_API_KEY": test_key}
     write_private(stack.folder / "env", {name: urls[name] for name in NAMES})
     has_ops = status_of(urls["OPS_URL"]) not in (0, 404)
     for line in banner(urls, mail_url=stack.environment["MAIL_URL"], has_ops=has_ops):
@@ -141,7 +151,7 @@ def announce(stack: Stack, printer: Printer, key: str) -> None:
 
 
 def banner(urls: Mapping[str, str], *, mail_url: str, has_ops: bool) -> list[str]:
-    """What a person at the terminal wants to know. No password but the API key, which is there to be used."""
+    """What a person at the terminal wants to know. No password but the API keys, which are there to be used."""
     inbox = urls["INBOX_URL"]
     mail = inbox or mail_servers(mail_url)
     shown = [
@@ -151,6 +161,7 @@ def banner(urls: Mapping[str, str], *, mail_url: str, has_ops: bool) -> list[str
         *([("ops pages", urls["OPS_URL"])] if has_ops else []),
         ("PostgreSQL", masked(urls["DATABASE_URL"])),
         ("Redis", masked(urls["REDIS_URL"])),
+        ("test key", f"{urls['TEST_API_KEY']}: no mail, docs/test-keys.md"),
         (
             "passwords",
             "in .run/secrets: FLOWER_BASIC_AUTH"

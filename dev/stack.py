@@ -215,10 +215,10 @@ class Stack:
         except subprocess.TimeoutExpired as error:
             raise DevError(f"`{command}` did not end within {COMMAND_SECONDS:.0f} s") from error
 
-    def create_key(self, name: str) -> str:
+    def create_key(self, name: str, *, is_test: bool = False) -> str:
         """A new API key for the client of that name, which is made where there is none."""
         said = []
-        for command in ("clients create", "keys create"):
+        for command in ("clients create --test" if is_test else "clients create", "keys create"):
             answer = self.run_command(f"flask --app app {command} {name} --json")
             with suppress(ValueError, KeyError, TypeError):
                 return str(json.loads(answer.stdout)["api_key"])

@@ -7,32 +7,33 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from db import ids, leases, overdue
-from db.delivery_rules import AttemptResult
-from db.delivery_state import FailureCategory, Outcome
+from db.delivery_state import FailureCategory, Outcome, State
 from db.errors import DatabaseUnavailable, UnknownTokenKey
-from db.leases import ClaimTerms, Lease, Settled
+from db.leases import Lease, Settled
 from db.logs import bound, get_logger
-from db.provider_pauses import Refusal
 from db.session import Database
 from tasks import deadline
+from tasks.branding import UnknownBrandingShape
 from tasks.config import WorkerSettings
 from tasks.deadline import Deadline
-from tasks.message import UnknownTemplateVersion
-from tasks.providers.base import LookUp, OutgoingMail, Provider, Result
+from tasks.message import TemplateError, UnknownTemplateVersion
+from tasks.providers.base import LookUp, OutgoingMail, Provider, Result, quotes_mail
+from tasks.reports import record_reports
 from tasks.retry_policy import RetryPolicy
+from tasks.routes import LIVE, TEST, Route
+from tasks.settling import settle
 from tasks.shutdown import Shutdown
-from tasks.slots import ScanStart, Slots
+from tasks.slots import Slots
+from tasks.turns import Turns
 
 log = get_logger(__name__)
 
 _SLICE_SECONDS = 5.0  # a drain gives its slot back this often
 _WAKE_SECONDS = 1.0  # another slot is woken at most this often a process
 _RECLAIM_AT_ONCE = 10  # what a drain takes back before it claims; the sweep does the rest
-_SETTLE_PAUSE_SECONDS = 0.25
-_SHUTDOWN_PATIENCE_SECONDS = 4.0  # with the send deadline and a last try below a dyno's 30 s
 
 
 class NothingMaySend(Exception):
@@ -45,20 +46,21 @@ class NothingMaySend(Exception):
 
 @dataclass
 class Courier:
-    """What one process needs to deliver."""
+    """What one process needs to deliver. `routes` by name: `live` and `test`."""
 
     database: Database
     settings: WorkerSettings
-    terms: Callable[[str], ClaimTerms]
-    providers: Mapping[str, Provider]
+    routes: Mapping[str, Route]
     policy: RetryPolicy
     render: Callable[[Lease], OutgoingMail]
     kick: Callable[[], None]
     slots: Slots
-    scan: ScanStart
     shutdown: Shutdown
     _may_wake: threading.Lock = field(default_factory=threading.Lock)
     _wake_after: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._turns = Turns(self.routes[LIVE], self.routes[TEST], self.slots.count)
 
     def drain(self, seconds: float = _SLICE_SECONDS) -> int:
         """Deliver one after the other until nothing is due or the slice ends. Answers how many were claimed.
@@ -88,10 +90,11 @@ class Courier:
 
     def deliver_next(self, owner: str) -> bool:
         """Claim one delivery and see it through; False when nothing is due."""
-        with self.scan.next() as position:
-            claimed = leases.claim(self.database, self.terms(owner), position)
+        return self._turns.next(lambda route: self._deliver_from(route, owner))
+
+    def _deliver_from(self, route: Route, owner: str) -> bool:
+        claimed = route.claim(self.database, owner)
         for lease in claimed:
-            self.scan.claimed(lease)
             self.deliver(lease)
         return bool(claimed)
 
@@ -103,7 +106,21 @@ class Courier:
             lease_token=lease.token,
         ):
             result = self._look_up(lease) if lease.action == "look_up" else self._send(lease)
-            return self._settle(lease, result)
+            settled = settle(
+                self.database,
+                lease,
+                result,
+                policy=self.policy,
+                settings=self.settings,
+                shutdown=self.shutdown,
+            )
+            if settled is not None and settled.state is State.ACCEPTED and not settled.stale:
+                record_reports(self.database, self._provider(lease), lease)
+            return settled
+
+    def _provider(self, lease: Lease) -> Provider:
+        """KeyError for one that is not of the lease's route: such a mail is not sent."""
+        return self.routes[lease.route].providers[lease.provider]
 
     def _send(self, lease: Lease) -> Result:
         stamped = False
@@ -119,19 +136,27 @@ class Courier:
                 # A replay is the same bytes or does not happen: MAIL_FROM or PUBLIC_URL is not what it was.
                 log.error("replay_differs", alert=True)
                 return Result(Outcome.NOT_SENT, "payload_changed")
-            result = self.providers[lease.provider].send(
-                mail, Deadline.after(self.settings.send_deadline), hand_over
+            result = self._provider(lease).send(
+                replace(mail, attempt=lease.attempt_count + 1),
+                Deadline.after(self.settings.send_deadline),
+                hand_over,
             )
+            if quotes_mail(result.provider_message_id, mail):
+                result = replace(result, provider_message_id=None)
             if not stamped and result.outcome in {Outcome.ACCEPTED, Outcome.UNKNOWN}:
                 log.error("adapter_skipped_hand_over", alert=True)
                 return Result(Outcome.TRANSIENT, "internal_error", FailureCategory.INTERNAL)
             return result
         except NothingMaySend as reason:
             return Result(Outcome.NOT_SENT, reason.code)
-        except (UnknownTokenKey, UnknownTemplateVersion) as error:
+        except (UnknownTokenKey, UnknownTemplateVersion, UnknownBrandingShape) as error:
             # Another release wrote this row: this one cannot render it, but need not fail it.
             log.error("cannot_render", reason=type(error).__name__, alert=True)
             return Result(Outcome.REFUSED_US, "cannot_render", FailureCategory.CONFIG)
+        except TemplateError as error:
+            # This client's mail alone. Not for good at once: the fault may be this release's, and mended by the next.
+            log.error("template_error", reason=str(error), alert=True)
+            return Result(Outcome.TRANSIENT, "template_error", FailureCategory.CONTENT)
         except Exception:
             log.exception("adapter_raised", alert=True)
             if stamped:
@@ -143,7 +168,7 @@ class Courier:
         if self.shutdown.requested:
             raise NothingMaySend("shutting_down")
         asked = deadline.now()
-        key = mail.delivery_key if self.providers[lease.provider].replay_window else None
+        key = mail.delivery_key if self._provider(lease).replay_window else None
         try:
             stamped = leases.hand_over(
                 self.database,
@@ -165,60 +190,17 @@ class Courier:
             raise NothingMaySend("hand_over_too_old")
 
     def _look_up(self, lease: Lease) -> Result:
-        provider = self.providers[lease.provider]
+        provider = self._provider(lease)
         assert isinstance(provider, LookUp), "the claim looks up only where that is possible"
         try:
             return provider.look_up(
-                ids.public("dlv", lease.delivery_id), Deadline.after(self.settings.send_deadline)
+                ids.public("dlv", lease.delivery_id),
+                lease.recipient,
+                Deadline.after(self.settings.send_deadline),
             )
         except Exception:
             log.exception("look_up_raised", alert=True)
             return Result(Outcome.NOT_SENT, "lookup_failed")
-
-    def _settle(self, lease: Lease, result: Result) -> Settled | None:
-        """Write the result, for as long as it takes the database to come back within the lease."""
-        patience = Deadline.after(self.settings.lease)
-        pause = threading.Event()
-        refusal = self._refusal(result)
-        while True:
-            try:
-                settled = leases.settle(
-                    self.database,
-                    lease,
-                    _attempt_result(result),
-                    self.policy,
-                    refusal=refusal,
-                    release=self.settings.release,
-                )
-            except DatabaseUnavailable:
-                if self.shutdown.requested:
-                    patience = patience.within(_SHUTDOWN_PATIENCE_SECONDS)
-                if patience.expired:
-                    log.error("settle_given_up", outcome=result.outcome, error_code=result.code, alert=True)
-                    return None
-                pause.wait(_SETTLE_PAUSE_SECONDS)
-                continue
-            except (
-                Exception
-            ):  # one result that cannot be written must not end the drain; the sweep reclaims its lease
-                log.exception("settle_raised", outcome=result.outcome, error_code=result.code, alert=True)
-                return None
-            log.info(
-                "settled",
-                outcome=result.outcome,
-                error_code=result.code,
-                state=settled.state,
-                stale=settled.stale,
-                provider=lease.provider,
-            )
-            return settled
-
-    def _refusal(self, result: Result) -> Refusal | None:
-        if result.pause is None:
-            return None
-        log.error("provider_refused_us", error_code=result.code, kind=result.pause.kind, alert=True)
-        kind = result.pause.kind
-        return Refusal(kind, result.code, result.pause.retry_after, self.policy.pauses(kind))
 
     def _wake_another(self) -> None:
         """More is due than this slot takes at once: ask for one more slot."""
@@ -231,23 +213,8 @@ class Courier:
 
     def has_due_work(self) -> bool:
         """Whether a claim would find something now."""
-        return leases.has_due_work(self.database, self.terms(""), self.scan.position)
+        return any(route.has_due_work(self.database) for route in self.routes.values())
 
     def finds_due_work(self) -> bool:
-        """The same, wherever it lies: what a claimer left behind its position is found by the next claim then."""
-        if self.has_due_work():
-            return True
-        behind = leases.has_due_work(self.database, self.terms(""))
-        if behind:
-            self.scan.rewind()
-        return behind
-
-
-def _attempt_result(result: Result) -> AttemptResult:
-    return AttemptResult(
-        outcome=result.outcome,
-        error_code=None if result.outcome is Outcome.ACCEPTED else result.code,
-        category=result.category,
-        response_status=result.response_status,
-        provider_message_id=result.provider_message_id,
-    )
+        """The same, wherever in the table it lies."""
+        return any(route.finds_due_work(self.database) for route in self.routes.values())

@@ -8,16 +8,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from db import overdue, sweep_runs
+from db import changes, limits, overdue, sweep_runs
 from db.errors import DatabaseUnavailable
 from db.logs import get_logger
 from db.overdue import BATCH, UnknownTerms
 from tasks.deadline import Deadline
 from tasks.delivery import Courier
+from tasks.routes import LIVE, Route
 
 log = get_logger(__name__)
 
-_NUMBERED_AT_ONCE = 1000
+_FORGOTTEN_AT_ONCE = 1000
 
 
 def run_once(courier: Courier, *, trigger: str) -> dict[str, int] | None:
@@ -35,11 +36,13 @@ def run_once(courier: Courier, *, trigger: str) -> dict[str, int] | None:
     steps = {
         name: partial(_in_batches, batch, size, until) for name, (batch, size) in _steps(courier).items()
     }
-    steps["unknown_ended"] = partial(_end_overdue_unknown, courier, until)
+    for route in courier.routes.values():
+        name = "unknown_ended" if route.name == LIVE else f"unknown_ended_{route.name}"
+        steps[name] = partial(_end_overdue_unknown, courier, route, until)
     counts = {name: _attempt(name, step) for name, step in steps.items()}
     with suppress(DatabaseUnavailable):
         sweep_runs.finish(courier.database, slot, counts)
-    if any(moved for name, moved in counts.items() if name != "changes_numbered"):
+    if any(moved for name, moved in counts.items() if name not in {"changes_numbered", "limits_forgotten"}):
         log.info("swept", trigger=trigger, counts=counts)
     if courier.finds_due_work():
         courier.kick()
@@ -58,15 +61,17 @@ def _attempt(name: str, step: Callable[[], int]) -> int:
 def _steps(courier: Courier) -> dict[str, tuple[Callable[[], int], int]]:
     """Name -> one batch, and its size: a smaller answer means that it was the last."""
     database, policy = courier.database, courier.policy
-    terms = courier.terms("")
-    names = [provider.name for provider in terms.providers]
+    terms = [route.terms("") for route in courier.routes.values()]
+    names = {each.route: [provider.name for provider in each.providers] for each in terms}
+    sender = terms[0].sender
     lease = courier.settings.lease
     return {
         "reclaimed": (lambda: overdue.reclaim_lost(database, policy, lease_seconds=lease), BATCH),
-        "pending_ended": (lambda: overdue.end_overdue_pending(database, names, terms.sender), BATCH),
+        "pending_ended": (lambda: overdue.end_overdue_pending(database, names, sender), BATCH),
         "answered_late": (lambda: overdue.return_answered_late(database, policy), BATCH),
         "verifications_expired": (lambda: overdue.expire_verifications(database), BATCH),
-        "changes_numbered": (lambda: sweep_runs.number_changes(database), _NUMBERED_AT_ONCE),
+        "changes_numbered": (lambda: changes.number(database), changes.NUMBERED_AT_ONCE),
+        "limits_forgotten": (lambda: limits.prune(database, limit=_FORGOTTEN_AT_ONCE), _FORGOTTEN_AT_ONCE),
     }
 
 
@@ -80,14 +85,15 @@ def _in_batches(batch: Callable[[], int], size: int, until: Deadline) -> int:
     return total
 
 
-def _end_overdue_unknown(courier: Courier, until: Deadline) -> int:
-    """By keyset: most due unknown rows are the next claim's and stay, so a batch may move none."""
-    terms = courier.terms("")
+def _end_overdue_unknown(courier: Courier, route: Route, until: Deadline) -> int:
+    """By keyset: most due unknown rows are the next claim's and stay, so a batch may move none.
+
+    One batch at least: another route's backlog may have used up the time.
+    """
+    terms = route.terms("")
     unknown_terms = UnknownTerms(terms.route, terms.providers, terms.sender, terms.unknown_budget)
     moved, batch = 0, None
-    while not until.expired:
+    while batch is None or (batch.seen == BATCH and not until.expired):
         batch = overdue.end_overdue_unknown(courier.database, courier.policy, unknown_terms, after=batch)
         moved += batch.moved
-        if batch.seen < BATCH:
-            break
     return moved

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from db import deliveries, ids, leases, overdue
+from db import clients, deliveries, ids, leases, overdue
 from db.delivery_rules import AttemptResult, ProviderTraits
 from db.delivery_state import FailureCategory, GateReason, Outcome, State
 from db.leases import ClaimTerms, Lease
@@ -73,9 +73,14 @@ class Factory:
     def client(self) -> UUID:
         """One client, made at the first call."""
         if self.client_id is None:
-            self.client_id = ids.new_id()
-            self.execute("INSERT INTO clients (id, name) VALUES (%s, 'host')", self.client_id)
+            made = clients.create(self.database, "host")
+            self.client_id, self._key = made.client.id, made.key
         return self.client_id
+
+    def key(self) -> str:
+        """Its API key."""
+        self.client()
+        return self._key
 
     def waiting(
         self,
@@ -135,9 +140,9 @@ class Factory:
                 return claimed[0]
         raise AssertionError(f"not claimable: {self.row(delivery_id)}")
 
-    def claim_by(self, courier: Courier) -> Lease:
-        """What this courier claims next."""
-        (lease,) = leases.claim(self.database, courier.terms("host:1:0"))
+    def claim_by(self, courier: Courier, route: str = "live") -> Lease:
+        """What this courier claims next on a route."""
+        (lease,) = leases.claim(self.database, courier.routes[route].terms("host:1:0"))
         return lease
 
     def handed_over(self, *providers: ProviderTraits, owner: str = "host:1:0", **waiting: Any) -> Lease:

@@ -79,6 +79,11 @@ def _outbox() -> None:
         "email_outbox", sa.Column("route", sa.Text(), server_default=sa.text("'live'"), nullable=False)
     )
     op.create_check_constraint("route", "email_outbox", "route IN ('live', 'test')")
+    op.create_check_constraint(
+        "provider_on_route",
+        "email_outbox",
+        "(provider = 'simulator') = (route = 'test') AND (open_provider = 'simulator') = (route = 'test')",
+    )
     # Only unfinished rows are counted by client.
     op.execute(
         """
@@ -115,6 +120,7 @@ def downgrade() -> None:
         op.drop_index(name, table_name="email_outbox")
         op.create_index(name, "email_outbox", ["next_attempt_at", "id"], postgresql_where=where)
     op.drop_index("ix_outbox_unfinished", table_name="email_outbox")
+    op.drop_constraint("provider_on_route", "email_outbox", type_="check")
     op.drop_constraint("route", "email_outbox", type_="check")
     op.drop_column("email_outbox", "route")
     op.drop_column("email_outbox", "client_id")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 from db.delivery_state import FailureCategory, Outcome
+from db.provider_events import Kind
 from tasks.deadline import Deadline
 
 
@@ -30,6 +31,8 @@ class OutgoingMail:
     mime: bytes = field(repr=False)
     # Every header of the message but the MIME ones, decoded, for providers that take fields instead of bytes.
     headers: Mapping[str, str] = field(repr=False)
+    # Counted from 1 over those that said something about this mail. No part of what is sent.
+    attempt: int = 1
 
     @property
     def digest(self) -> bytes:
@@ -60,6 +63,13 @@ class Result:
     response_status: str | None = None  # the reply's numbers, e.g. "250 2.0.0"
     provider_message_id: str | None = None
     pause: Pause | None = None  # for `refused_us`
+
+
+def quotes_mail(text: str | None, mail: OutgoingMail) -> bool:
+    """Whether what a provider calls its id for a mail was copied out of it: kept and shown, it could be the token."""
+    letters = "".join(filter(str.isalnum, text or "")).casefold()
+    said = "".join(filter(str.isalnum, f"{mail.recipient} {mail.text}")).casefold()
+    return bool(letters) and letters in said
 
 
 class Provider(Protocol):
@@ -93,5 +103,21 @@ class Provider(Protocol):
 class LookUp(Protocol):
     """A provider that can say what became of an earlier send."""
 
-    def look_up(self, delivery_key: str, deadline: Deadline) -> Result:
+    def look_up(self, delivery_key: str, recipient: str, deadline: Deadline) -> Result:
         """`accepted`, or `not_sent` with `lookup_not_found`, which never proves that it was not accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a provider says by itself of a mail that it took. `event_id` is the same however often it says so."""
+
+    event_id: str
+    kind: Kind
+
+
+@runtime_checkable
+class Reports(Protocol):
+    """A provider in this process, which needs no webhook to tell what became of a mail it took."""
+
+    def reports(self, delivery_key: str, recipient: str) -> Sequence[Report]:
+        """Asked once it has accepted the mail. Not asked again: what a crash keeps from being recorded is lost."""

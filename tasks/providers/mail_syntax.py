@@ -11,6 +11,7 @@ import base64
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 import idna
@@ -29,7 +30,7 @@ _PHRASE = re.compile(r"[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~ ]*")
 _MAX_LOCAL = 64  # RFC 5321 4.5.3.1, in octets
 _MAX_DOMAIN = 255
 _MAX_HEADER = 200  # characters; a sender's name or a subject that is longer is a mistake
-_MAX_7BIT_LINE = 900  # RFC 5322 allows 998; what a slot grows by fits between
+_MAX_7BIT_LINE = 900  # RFC 5322 allows 998
 _MAX_QP_LINE = 75  # RFC 2045 allows 76 with the soft break's equals sign
 _WORD_BYTES = 33  # of text in an encoded word, which comes to 56 characters of the 75 allowed
 
@@ -108,13 +109,18 @@ def encoded_body(body: str) -> tuple[str, list[str]]:
     ASCII stays as it is, so that the link can be read in the raw mail; other text is quoted-printable.
     """
     lines = body.removesuffix("\n").split("\n")
-    if body.isascii() and max(map(len, lines)) <= _MAX_7BIT_LINE:
+    if body.isascii() and max(map(_filled_length, lines)) <= _MAX_7BIT_LINE:
         return "7bit", lines
     return "quoted-printable", [piece for line in lines for piece in _quoted_printable(line)]
 
 
 # The longest value that goes into each slot: lines stay within the limit once it is filled in.
 SLOT_LENGTHS: Final = {"token": 19, "expires": 32, "reference": 36}
+
+
+def _filled_length(line: str) -> int:
+    """A line's length once its slots are filled in."""
+    return len(SLOT.sub("", line)) + sum(SLOT_LENGTHS[name] for name in SLOT.findall(line))
 
 
 def _quoted_printable(line: str) -> Iterator[str]:
@@ -132,6 +138,7 @@ def _quoted_printable(line: str) -> Iterator[str]:
     yield out[:-1] + "=20" if out.endswith(" ") else out
 
 
+@lru_cache(maxsize=1024)
 def _qp_char(char: str) -> str:
     if char == " " or ("!" <= char <= "~" and char != "="):
         return char

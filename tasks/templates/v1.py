@@ -4,6 +4,8 @@ Frozen once released: a delivery whose outcome is unknown is replayed byte for b
 another version (a test pins the bytes). Words, `{name}`, `{page}` and `{link}` are filled in once a
 configuration; `{token}`, `{expires}` and `{reference}` once a mail. Those are ASCII in every language, so
 dates are in digits where month names are not.
+
+A client's branding may replace words and templates by name, so a later version keeps these names.
 """
 
 from __future__ import annotations
@@ -33,10 +35,10 @@ TEXT = """\
 """
 
 # No style sheet, picture or font from anywhere. Colours come from the reader's own scheme, light or dark; the
-# button carries both of its own.
-HTML = """\
+# button carries both of its own. Language and direction stand twice: some mail programs drop what is around the body.
+FRAME = """\
 <!DOCTYPE html>
-<html lang="{lang}">
+<html lang="{lang}" dir="{dir}">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
@@ -45,23 +47,28 @@ HTML = """\
 <title>{subject}</title>
 </head>
 <body style="margin:0;padding:24px;font-family:sans-serif;font-size:16px;line-height:1.5">
-<div style="max-width:34em;margin:0 auto">
+<div lang="{lang}" dir="{dir}" style="max-width:34em;margin:0 auto">
+{content}
+</div>
+</body>
+</html>
+"""
+
+HTML = """\
 <p>{lead}</p>
 <p><a href="{link}"
- style="display:inline-block;padding:12px 20px;border-radius:6px;background-color:#1a56db;color:#ffffff;
+ style="display:inline-block;padding:12px 20px;border-radius:6px;background-color:{button_background};color:{button_text};
  text-decoration:none;font-weight:bold">{button}</a></p>
 <p>{open_link}<br>
 <a href="{link}" style="word-break:break-all">{link}</a></p>
 <p>{type_code}<br>
 <a href="{page}" style="word-break:break-all">{page}</a></p>
-<p style="font-family:monospace;font-size:20px;letter-spacing:1px"><strong>{token}</strong></p>
+<p style="font-family:monospace;font-size:20px;letter-spacing:1px"><strong dir="ltr">{token}</strong></p>
 <p>{until}</p>
 <p>{not_you}</p>
-<p style="font-size:13px">{reference_line}</p>
-</div>
-</body>
-</html>
-"""
+<p style="font-size:13px">{reference_line}</p>"""
+
+COLOURS: Mapping[str, str] = MappingProxyType({"button": "#1a56db", "button_text": "#ffffff"})
 
 # Purposes without words of their own use "other".
 PURPOSES = ("signup", "email_change", "other")
@@ -117,9 +124,19 @@ _MONTHS = (
 )
 
 
-def moment(when: datetime, locale: str) -> str:
+_RIGHT_TO_LEFT = frozenset({"ar", "dv", "fa", "he", "ps", "sd", "ug", "ur", "yi"})
+
+
+def direction(language: str) -> str:
+    """Which way a language is written, as HTML's `dir`."""
+    return "rtl" if language in _RIGHT_TO_LEFT else "ltr"
+
+
+def moment(when: datetime, language: str) -> str:
     """A UTC instant in at most 32 ASCII characters. No strftime: its names follow the process's locale."""
     clock = f"{when.hour:02}:{when.minute:02} UTC"
-    if locale == "de":
+    if language == "en":
+        return f"{when.day} {_MONTHS[when.month - 1]} {when.year}, {clock}"
+    if language == "de":
         return f"{when.day:02}.{when.month:02}.{when.year}, {clock}"
-    return f"{when.day} {_MONTHS[when.month - 1]} {when.year}, {clock}"
+    return f"{when.year}-{when.month:02}-{when.day:02}, {clock}"

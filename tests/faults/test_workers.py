@@ -34,7 +34,7 @@ class Gate:
 
 
 def waiting(make: Factory, **overrides: Any) -> UUID:
-    delivery_id: UUID = create(make.database, make.client(), **overrides).delivery_id
+    delivery_id: UUID = create(make.database, make.key(), **overrides).delivery_id
     return delivery_id
 
 

@@ -255,7 +255,8 @@ def test_two_key_headers_never_become_one_key(web: Web, keys: tuple[str, ...]) -
 
 @pytest.mark.parametrize("key", ["bare-1", '"quoted"', '"a,b"', r'"a\"b\\c"', '"back\\\\slash"'])
 def test_the_key_comes_back_in_a_form_that_is_taken_again(web: Web, key: str) -> None:
-    body = json.dumps({"account_id": "echo", "email": "ada@example.com"}).encode()
+    number = next(_numbers)
+    body = json.dumps({"account_id": f"echo-{number}", "email": f"echo{number}@example.com"}).encode()
     for replayed in (None, "true"):
         answer = web.call(
             "POST /v1/verifications",
@@ -313,12 +314,123 @@ BEFORE_US = [
     (POST + b"Expect: miracles\r\n\r\n", 417),
     (GET + b"X: " + b"x" * 9000 + b"\r\n\r\n", 431),
     (GET + b"".join(b"X-%d: x\r\n" % number for number in range(101)) + b"\r\n", 431),
-    (POST + b"Transfer-Encoding: br, chunked\r\n\r\n0\r\n\r\n", 501),
+    (POST + b"Transfer-Encoding: br, chunked\r\n\r\n0\r\n\r\n", 400),
 ]
 
 
 @pytest.mark.parametrize(("raw", "status"), BEFORE_US)
-def test_what_gunicorn_refuses_before_us_is_as_documented(web: Web, raw: bytes, status: int) -> None:
+def test_what_is_no_http_gets_a_problem_as_well(web: Web, raw: bytes, status: int) -> None:
     answer = web.send(raw)
-    assert (answer.status, answer.headers["content-type"]) == (status, "text/html")
-    assert "x-request-id" not in answer.headers
+    assert (answer.status, answer.code) == (status, "headers_too_large" if status == 431 else "bad_request")
+    problem = json.loads(answer.body)
+    assert problem["request_id"] == answer.headers["x-request-id"]
+    line = wait_for(lambda: _line_about(web, problem["request_id"]), "the line in the log")
+    assert (line["event"], line["status"], line["logger"]) == ("request_refused", status, "access")
+
+
+def _line_about(web: Web, request_id: str) -> dict[str, Any] | None:
+    for line in web.cluster.output("web").splitlines():
+        if request_id in line:
+            found: dict[str, Any] = json.loads(line.partition("|")[2])
+            return found
+    return None
+
+
+CANARY = b"zqxjkvbp"
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+# Requests that two readers might read differently, or that nobody should send: what each may be answered.
+AMBIGUOUS = {
+    "the canary alone": (CANARY + b"\r\n\r\n", {400}),
+    "a method of lower case": (b"get /healthz HTTP/1.1\r\nHost: x\r\n\r\n", {400}),
+    "a method that is none": (CANARY + b" /healthz HTTP/1.1\r\nHost: x\r\n\r\n", {400, 405}),
+    "a version that is none": (b"GET /%b HTTP/2.0\r\nHost: x\r\n\r\n" % CANARY, {400}),
+    "HTTP/0.9": (b"GET /%b\r\n\r\n" % CANARY, {400}),
+    "HTTP/1.0 without a host": (b"GET /%b HTTP/1.0\r\n\r\n" % CANARY, {404}),
+    "HTTP/1.0 in chunks": (POST.replace(b"1.1", b"1.0") + CHUNKED + b"\r\n2\r\n{}\r\n0\r\n\r\n", {400, 415}),
+    "no host": (b"GET /healthz HTTP/1.1\r\n\r\n", {200, 400}),
+    "a host that is none": (b"GET /%b HTTP/1.1\r\nHost: %b@evil:x/\\\r\n\r\n" % (CANARY, CANARY), {400, 404}),
+    "an absolute target": (b"GET http://%b.example/healthz HTTP/1.1\r\nHost: x\r\n\r\n" % CANARY, {200, 404}),
+    "a target with a password": (
+        b"GET http://%b:%b@x/y HTTP/1.1\r\nHost: x\r\n\r\n" % (CANARY, CANARY),
+        {400, 404},
+    ),
+    "an authority as target": (b"CONNECT %b:443 HTTP/1.1\r\nHost: x\r\n\r\n" % CANARY, {400, 404, 405}),
+    "an asterisk as target": (b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", {200, 400, 404}),
+    "a fragment in the target": (b"GET /verify#%b HTTP/1.1\r\nHost: x\r\n\r\n" % CANARY, {200, 400, 404}),
+    "bytes that are no ASCII": (b"GET /\xff%b\xc0\xae HTTP/1.1\r\nHost: x\r\n\r\n" % CANARY, {400, 404}),
+    "a NUL in the target": (b"GET /%b\0 HTTP/1.1\r\nHost: x\r\n\r\n" % CANARY, {400, 404}),
+    "a tab in the request line": (b"GET\t/%b HTTP/1.1\r\nHost: x\r\n\r\n" % CANARY, {400, 404}),
+    "a colon before nothing": (GET + b": %b\r\n\r\n" % CANARY, {400}),
+    "a space before the colon": (GET + b"X : %b\r\n\r\n" % CANARY, {400}),
+    "a folded header": (GET + b"X: a\r\n %b\r\n\r\n" % CANARY, {400}),
+    "a line feed in a header": (GET + b"X: a\nHost: %b\r\n\r\n" % CANARY, {200, 400}),
+    "a carriage return in a header": (GET + b"X: a\r%b\r\n\r\n" % CANARY, {400}),
+    "a NUL in a header": (GET + b"X: %b\0\r\n\r\n" % CANARY, {400}),
+    "a header that is no ASCII": (GET + b"X-\xc3\xbc: %b\r\n\r\n" % CANARY, {400}),
+    "a length and chunks": (POST + b"Content-Length: 2\r\n" + CHUNKED + b"\r\n0\r\n\r\n", {400}),
+    "chunks and a length": (POST + CHUNKED + b"Content-Length: 5\r\n\r\n0\r\n\r\n", {400}),
+    "two chunked": (POST + CHUNKED + CHUNKED + b"\r\n0\r\n\r\n", {400}),
+    "chunked and a space": (POST + b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n", {400}),
+    "xchunked": (POST + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", {400}),
+    "chunked, identity": (POST + b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n", {400}),
+    "chunked behind a form feed": (POST + b"Transfer-Encoding: \x0cchunked\r\n\r\n0\r\n\r\n", {400}),
+    "two equal lengths": (POST + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", {400}),
+    "two lengths in one": (POST + b"Content-Length: 2, 2\r\n\r\n{}", {400}),
+    "a length with a plus": (POST + b"Content-Length: +2\r\n\r\n{}", {400}),
+    "a length in hex": (POST + b"Content-Length: 0x2\r\n\r\n{}", {400}),
+    "a length with an underscore": (POST + b"Content-Length: 1_0\r\n\r\n{}", {400}),
+    "a length of other digits": (POST + b"Content-Length: \xd9\xa2\r\n\r\n{}", {400}),
+    "an endless length": (POST + b"Content-Length: " + b"9" * 40 + b"\r\n\r\n{}", {400, 413}),
+    "a canary for a length": (POST + b"Content-Length: %b\r\n\r\n{}" % CANARY, {400}),
+    "a length with an underscore in its name": (POST + b"Content_Length: 2\r\n\r\n", {400, 415}),
+    "a chunk with a sign": (POST + CHUNKED + b"\r\n+2\r\n{}\r\n0\r\n\r\n", {400, 415}),
+    "a chunk in 0x": (POST + CHUNKED + b"\r\n0x2\r\n{}\r\n0\r\n\r\n", {400, 415}),
+    "a chunk's canary": (POST + CHUNKED + b"\r\n%b\r\n{}\r\n0\r\n\r\n" % CANARY, {400, 415}),
+    "expectations that nobody has": (POST + b"Expect: %b\r\n\r\n" % CANARY, {417}),
+    "two content types": (POST + b"Content-Type: a/b\r\nContent-Type: application/json\r\n\r\n", {400}),
+    "many canaries": (
+        GET + b"".join(b"X-%b-%d: %b\r\n" % (CANARY, n, CANARY) for n in range(200)) + b"\r\n",
+        {431},
+    ),
+    "a long canary": (GET + b"X: " + CANARY * 1200 + b"\r\n\r\n", {431}),
+    "a long path": (b"GET /" + CANARY * 600 + b" HTTP/1.1\r\nHost: x\r\n\r\n", {414}),
+}
+
+
+@pytest.mark.parametrize("kind", AMBIGUOUS)
+def test_what_two_might_read_differently_is_answered_once_and_not_repeated(web: Web, kind: str) -> None:
+    raw, statuses = AMBIGUOUS[kind]
+    answer = web.send(raw, half_close=True)
+    assert answer.status in statuses
+    assert answer.status == 200 or answer.headers["content-type"] == "application/problem+json"
+    assert CANARY.decode() not in f"{answer.headers}{answer.body}".lower()
+    assert "HTTP/1." not in answer.body, "one request, one answer"
+    assert web.call("GET /healthz").status == 200
+
+
+def test_what_comes_behind_a_refused_request_is_not_read_as_the_next(web: Web) -> None:
+    behind = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    for first in (
+        POST + b"Content-Length: 2\r\n" + CHUNKED + b"\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        POST + b"Content-Length: 20000\r\n\r\n",
+    ):
+        answer = web.send(first + behind, half_close=True)
+        assert answer.status in {400, 413}
+        assert '"ok"' not in answer.body
+
+
+def test_a_refusal_that_leaves_a_body_unread_says_that_the_connection_ends(web: Web) -> None:
+    raw = POST + b"Content-Type: application/json\r\nContent-Length: 200000\r\n\r\n" + b" " * 200_000
+    answer = web.send(raw)
+    assert (answer.status, answer.headers["connection"]) == (413, "close")
+
+
+def test_a_client_that_waits_to_be_told_to_go_on_is_told(web: Web) -> None:
+    body = b'{"token": "x"}'
+    head = POST + b"Content-Type: application/json\r\nExpect: 100-continue\r\nConnection: close\r\n"
+    with socket.create_connection(("127.0.0.1", web.port), timeout=20) as connection:
+        connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body))
+        assert connection.recv(25, socket.MSG_WAITALL) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(body)
+        assert "verification_invalid" in read_answer(connection).body

@@ -9,6 +9,7 @@ import re
 import pytest
 from werkzeug.test import TestResponse
 
+from app.page_words import WORDS, Case, Language
 from db.session import Database
 from db.tokens import grouped
 from tests.support.api import Api, make_api, snapshot
@@ -21,9 +22,10 @@ def api(database: Database) -> Api:
     return make_api(database, return_urls=("https://host.example/done",))
 
 
-def made(api: Api, key: str = "key-1") -> tuple[str, str]:
+def made(api: Api, key: str = "key-1", **changes: object) -> tuple[str, str]:
     """A verification's id and its token."""
-    verification_id = api.create(key, return_url=RETURN_URL).get_json()["verification_id"]
+    asked = {"return_url": RETURN_URL, **changes}
+    verification_id = api.create(key, **asked).get_json()["verification_id"]
     return verification_id, api.token(verification_id)
 
 
@@ -85,10 +87,33 @@ def test_a_body_of_another_shape_is_an_invalid_request(api: Api, body: object) -
 
 
 def test_an_answer_never_repeats_the_token(api: Api) -> None:
-    _, token = made(api)
-    for answer in (api.consume(token), api.consume(token), press(api, token), press(api, "0" * 16)):
-        assert token not in answer.text
-        assert grouped(token) not in answer.text
+    _, old = made(api)
+    _, token = made(api, "key-2")
+    answers = [press(api, old), press(api, old, "revoke"), api.consume(token), api.consume(token)]
+    answers += [press(api, token), press(api, token, "revoke"), press(api, "0" * 16)]
+    for answer in answers:
+        for each in (old, token):
+            assert each not in answer.text
+            assert grouped(each) not in answer.text
+
+
+def test_what_may_be_tried_again_goes_back_into_the_field_and_nowhere_else(api: Api) -> None:
+    typed = '"><script>0000</script>'
+    page = press(api, typed)
+    assert page.status_code == 422
+    assert 'value="&#34;&gt;&lt;script&gt;0000&lt;/script&gt;"' in page.text
+    assert typed not in page.text
+    assert page.text.count("0000") == 1
+    assert "0" * 65 not in press(api, "0" * 65).text
+
+
+def test_the_answer_to_a_used_code_leads_on_but_not_by_api(api: Api) -> None:
+    verification_id, token = made(api)
+    press(api, token)
+    again = press(api, token)
+    assert f'href="{RETURN_URL}&amp;verification_id={verification_id}"' in again.text
+    assert RETURN_URL not in press(api, token, "revoke").text
+    assert "host.example" not in api.consume(token).text
 
 
 def test_looking_at_the_page_changes_nothing_however_often(api: Api) -> None:
@@ -133,7 +158,9 @@ def test_pressing_the_button_confirms_and_offers_the_way_back(api: Api) -> None:
     page = press(api, grouped(token).lower())
     assert page.status_code == 200
     assert "Your address is confirmed" in page.text
-    assert f'href="{RETURN_URL.replace("?", "?")}&amp;verification_id={verification_id}"' in page.text
+    assert f'href="{RETURN_URL}&amp;verification_id={verification_id}"' in page.text
+    assert "a***@example.com is confirmed" in page.text
+    assert "ada@example.com" not in page.text
     assert api.get(f"/v1/verifications/{verification_id}").get_json()["phase"] == "consumed"
 
 
@@ -155,7 +182,7 @@ def test_each_error_says_what_happened_and_what_to_do(api: Api) -> None:
     replaced = press(api, old)
     assert (replaced.status_code, "This link was replaced" in replaced.text) == (410, True)
     again = press(api, used)
-    assert (again.status_code, "This was confirmed before" in again.text) == (409, True)
+    assert (again.status_code, "This address is already confirmed" in again.text) == (409, True)
     for wrong in ("", "nonsense", "0" * 16):
         invalid = press(api, wrong)
         assert (invalid.status_code, "This code is not valid" in invalid.text) == (422, True)
@@ -246,7 +273,56 @@ def test_a_page_that_breaks_is_still_a_page(api: Api) -> None:
     assert "This could not be read" in too_large.text
 
 
-def test_without_the_database_the_page_says_that_the_code_is_still_good(api: Api) -> None:
+@pytest.mark.parametrize(
+    ("accepted", "language"),
+    [
+        (None, "en"),
+        ("", "en"),
+        ("*", "en"),
+        ("fr", "en"),
+        ("de", "de"),
+        ("de-CH", "de"),
+        ("DE-at", "de"),
+        ("en-GB,de;q=0.8", "en"),
+        ("de-DE;q=0.9,en;q=0.8", "de"),
+        ("en;q=0.3,de;q=0.7", "de"),
+        ("fr-FR,fr;q=0.9,de;q=0.5", "de"),
+        ("de;q=0", "en"),
+        ("de;q=0,*", "en"),
+        (";;,q=,de;q=x", "en"),
+        ("de" * 2000, "en"),
+    ],
+)
+def test_the_page_speaks_the_browsers_language_or_english(
+    api: Api, accepted: str | None, language: str
+) -> None:
+    headers = {} if accepted is None else {"Accept-Language": accepted}
+    for page in (api.http.get("/verify", headers=headers), api.http.post("/verify", headers=headers)):
+        assert f'<html lang="{language}">' in page.text
+        assert page.headers["Content-Language"] == language
+        assert "Accept-Language" in page.vary
+    words = WORDS[Language(language)]
+    assert words.messages[Case.ASK].title in api.http.get("/verify", headers=headers).text
+
+
+@pytest.mark.parametrize("action", ["confirm", "revoke"])
+def test_every_answer_to_a_known_code_speaks_the_language_of_its_request(api: Api, action: str) -> None:
+    _, token = made(api, locale="de-AT")
+    for _ in range(2):
+        assert press(api, token, action).headers["Content-Language"] == "de"
+    _, old = made(api, "key-2", locale="de", account_id="account-2", email="bob@example.com")
+    _, new = made(api, "key-3", locale="en", account_id="account-2", email="bob@example.com")
+    assert press(api, old, action).headers["Content-Language"] == "de"
+    assert press(api, new, action).headers["Content-Language"] == "en"
+
+
+def test_no_page_is_larger_than_30_kilobytes(api: Api) -> None:
+    _, token = made(api)
+    pages = [api.http.get("/verify"), press(api, "x" * 64), press(api, token), press(api, token, "revoke")]
+    assert [len(page.data) < 30_000 for page in pages] == [True] * 4
+
+
+def test_without_the_database_the_page_says_that_nothing_is_lost(api: Api) -> None:
     _, token = made(api)
     api.database.close()
     url = api.database._url
@@ -254,4 +330,5 @@ def test_without_the_database_the_page_says_that_the_code_is_still_good(api: Api
     page = press(api, token)
     api.database._url = url
     assert (page.status_code, page.headers["Retry-After"]) == (503, "2")
-    assert "Your code is still good" in page.text
+    assert "Nothing is lost" in page.text
+    assert f'value="{token}"' in page.text

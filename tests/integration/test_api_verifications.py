@@ -34,7 +34,7 @@ FIELDS = [
     *("verification_id", "account_id", "purpose", "email_masked", "phase", "verification_status"),
     *("delivery_id", "delivery_status", "retryable", "retry_at", "expires_at", "created_at", "consumed_at"),
     *("next_attempt_at", "correlation_id", "idempotency_key", "superseded_by", "mail_event", "mail_event_at"),
-    *("failure", "metadata", "suggestion"),
+    *("failure", "metadata", "suggestion", "disposable"),
 ]
 
 
@@ -250,7 +250,7 @@ def test_a_body_of_unknown_length_is_measured_too(
         "Bearer",
         "Bearer ",
         "Basic eDp5",
-        "Bearer cs_live_aaaaaaaaaa_" + "a" * 32,
+        "Bearer cs_live_aaaaaaaaaa_" + "a" * 31,
         "Bearer \u00fc",
         "Bearer " + "x" * 5000,
     ],
@@ -260,6 +260,12 @@ def test_no_key_or_a_wrong_one_is_401_before_the_body_is_read(api: Api, authoriz
     answer = api.http.post("/v1/verifications", data=b"{", headers=headers)
     problem(answer, 401, "unauthorized")
     assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+
+
+def test_a_well_formed_key_that_is_nobodys_is_401(api: Api) -> None:
+    headers = {"Authorization": "Bearer cs_live_aaaaaaaaaa_" + "a" * 32}
+    problem(api.http.post("/v1/verifications", json=BODY, headers=headers), 401, "unauthorized")
+    problem(api.http.get("/v1/verifications/x", headers=headers), 401, "unauthorized")
 
 
 def test_a_key_with_a_wrong_secret_a_revoked_key_and_a_disabled_client_stop_at_once(api: Api) -> None:
@@ -319,7 +325,12 @@ def test_a_receipt_comes_as_json_and_as_text(api: Api) -> None:
         assert made["verification_id"] in text.text
         assert "wait_for_worker" in text.text
     assert api.get(path, Accept="*/*").mimetype == "application/json"
+    assert api.get(path, Accept="text/html,*/*;q=0.8").mimetype == "application/json"
+    assert api.get(path, Accept="application/json; charset=UTF-8").mimetype == "application/json"
+    assert api.get(path, Accept="Text/Plain;charset=utf-8, */*;q=0.1").mimetype == "text/plain"
+    assert api.get(path, Accept="application/json;q=0, */*").mimetype == "text/plain"
     problem(api.get(path, Accept="image/png"), 406, "not_acceptable")
+    problem(api.get(path, Accept="text/plain;q=0"), 406, "not_acceptable")
     for accept in ("application/json", "text/plain", "image/png"):
         assert api.get(path, Accept=accept).headers["Vary"] == "Accept"
 
@@ -391,17 +402,3 @@ def make_api_on(database: Database, api: Api) -> Api:
 
     app = create_app(Services(SETTINGS, database, DATABASE_SETTINGS, lambda: None))
     return Api(database, app.test_client(), api.owner)
-
-
-def test_the_description_is_openapi_31_and_names_every_call(api: Api) -> None:
-    described = api.http.get("/openapi.json").get_json()
-    assert described["openapi"] == "3.1.0"
-    assert set(described["paths"]) == {
-        "/v1/verifications",
-        "/v1/verifications/{verification_id}",
-        "/v1/verifications/{verification_id}/receipt",
-        "/v1/tokens/consume",
-    }
-    assert set(described["components"]["schemas"]["Verification"]["required"]) == set(FIELDS)
-    content = described["components"]["responses"]["CONFLICT"]["content"]
-    assert list(content) == ["application/problem+json"]

@@ -16,7 +16,9 @@ from click.testing import Result
 
 import app
 from db import clients, ids
+from db.clients import Client
 from db.delivery_state import State
+from db.errors import InvalidKey
 from db.session import Database
 from dev.postgres import Postgres
 from tests.factories import Factory
@@ -59,6 +61,11 @@ def data(done: Result) -> Any:
     return json.loads(done.stdout)
 
 
+def whose(database: Database, key: str) -> Client:
+    with database.transaction() as tx:
+        return clients.authenticate(tx, key)
+
+
 def test_a_process_needs_nothing_but_the_database(run_alone: Callable[..., Any]) -> None:
     made = run_alone("clients", "create", "shop", "--json")
     assert made.returncode == 0, made.stderr
@@ -72,8 +79,7 @@ def test_a_process_needs_nothing_but_the_database(run_alone: Callable[..., Any])
 def test_a_client_is_made_once_and_its_key_works(run: Run, database: Database) -> None:
     made = data(run("clients", "create", "shop", "--return-url", "https://host.example/", "--json"))
     assert set(made) == {"client_id", "name", "api_key"}
-    known = clients.authenticate(database, made["api_key"])
-    assert known is not None
+    known = whose(database, made["api_key"])
     assert (ids.public("cli", known.id), known.name) == (made["client_id"], "shop")
     assert known.return_urls == ("https://host.example/",)
     again = run("clients", "create", "shop", "--json")
@@ -92,14 +98,30 @@ def test_clients_are_listed_disabled_and_keys_made_and_revoked(run: Run, databas
     second = data(run("keys", "create", "shop", "--json"))["api_key"]
     assert data(run("clients", "list", "--json"))[0]["keys"] == 2
     assert data(run("keys", "revoke", first.key[:18], "--json"))["revoked_at"]
-    assert clients.authenticate(database, first.key) is None
-    assert clients.authenticate(database, second)
+    with pytest.raises(InvalidKey):
+        whose(database, first.key)
+    assert whose(database, second).name == "shop"
     assert data(run("clients", "disable", "shop", "--json"))["disabled_at"]
     listed = data(run("clients", "list", "--json"))
     assert [(c["name"], c["keys"], c["disabled_at"] is not None) for c in listed] == [("shop", 1, True)]
     table = run("clients", "list").stdout
     assert "shop" in table
     assert first.key not in table
+
+
+def test_a_test_client_gets_test_keys_and_is_listed_as_one(run: Run) -> None:
+    keys = [
+        data(run("clients", "create", "ci", "--test", "--json"))["api_key"],
+        data(run("keys", "create", "ci", "--json"))["api_key"],
+    ]
+    assert all(key.startswith("cs_test_") for key in keys)
+    assert data(run("keys", "revoke", keys[0][:18], "--json"))["revoked_at"]
+    data(run("clients", "create", "shop", "--json"))
+    listed = data(run("clients", "list", "--json"))
+    assert [(client["name"], client["is_test"]) for client in listed] == [("ci", True), ("shop", False)]
+    head, ci, shop = run("clients", "list").stdout.splitlines()
+    column = head.index("TEST")
+    assert (ci[column:].split()[0], shop[column:].split()[0]) == ("yes", "-")
 
 
 def test_the_outbox_is_counted_listed_and_shown(run: Run, make: Factory) -> None:
@@ -171,6 +193,38 @@ def test_an_unreachable_database_and_a_bad_setting_are_told_apart(
         assert words in done.stderr
         assert "Traceback" not in done.stderr
         assert "cret" not in done.stderr
+
+
+KEY = "cs_live_6sh75p8bnz_88729g4tq7xr7bgkz4p5i5xi3wkjnuip"
+
+
+@pytest.mark.parametrize("value", [KEY, "9WFX-T3C9-RKH3-A2MZ", "ada@example.com"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(
+            ("clients", "{}"),
+            ("clients", "create", "x", "--{}"),
+            ("clients", "create", "x/", "{}"),
+            ("keys", "revoke", "{}x"),
+        ),
+        *(
+            ("keys", "revoke", "x", "{}"),
+            ("outbox", "list", "--status", "{}"),
+            ("outbox", "list", "--limit", "{}"),
+        ),
+        *(("outbox", "show", "{}"), ("clients", "disable", "{}"), ("keys", "create", "{}")),
+    ],
+    ids=" ".join,
+)
+def test_what_is_refused_is_not_repeated_where_it_may_be_a_secret(
+    run: Run, arguments: tuple[str, ...], value: str
+) -> None:
+    done = run(*(argument.format(value) for argument in arguments))
+    assert done.exit_code in {1, 2}
+    assert "Error" in done.stderr
+    assert value not in done.output
+    assert KEY[-32:] not in done.output
 
 
 def test_a_read_only_database_is_called_that(run: Run, make: Factory, database_url: str) -> None:

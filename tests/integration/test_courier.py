@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -23,7 +24,7 @@ def url(server: SmtpServer) -> str:
 
 
 def delivery_of(make: Factory, **overrides: Any) -> UUID:
-    found = ids.parse("dlv", ids.public("dlv", create(make.database, make.client(), **overrides).delivery_id))
+    found = ids.parse("dlv", ids.public("dlv", create(make.database, make.key(), **overrides).delivery_id))
     assert found is not None
     return found
 
@@ -134,11 +135,11 @@ def test_the_second_provider_takes_over_while_the_first_is_away(make: Factory) -
 
 
 def test_a_token_that_is_superseded_between_claim_and_hand_over_is_never_sent(make: Factory) -> None:
-    client, account = make.client(), "acc_1"
+    account = "acc_1"
     delivery_id = delivery_of(make, account_id=account)
 
     def supersede(connection: Any) -> None:
-        create(make.database, client, account_id=account)
+        create(make.database, make.key(), account_id=account)
         connection.usual()
 
     with SmtpServer(rcpt=[supersede]) as server:
@@ -176,7 +177,8 @@ def test_a_worker_that_is_told_to_stop_releases_what_it_has_not_sent(make: Facto
 def test_what_another_release_wrote_is_not_failed(make: Factory) -> None:
     newer = verifications.create(
         make.database,
-        request(make.client(), template_version=message.CURRENT_TEMPLATE_VERSION + 1),
+        make.key(),
+        request(template_version=message.CURRENT_TEMPLATE_VERSION + 1),
         DATABASE_SETTINGS,
     ).verification
     ours = delivery_of(make)
@@ -247,7 +249,10 @@ def test_an_adapter_that_skips_the_hand_over_is_not_believed(make: Factory) -> N
 
     delivery_id = delivery_of(make)
     courier = make_courier(make.database, "smtp://127.0.0.1:1")
-    courier.providers = {Careless.name: Careless()}
+    courier.routes = {
+        **courier.routes,
+        "live": replace(courier.routes["live"], providers={Careless.name: Careless()}),
+    }
     courier.drain()
     row = make.row(delivery_id)
     assert (row["status"], row["last_error"]) == ("pending", "internal_error")

@@ -137,6 +137,8 @@ def test_it_starts_serves_refuses_a_second_and_stops_without_leaving_anything(
     assert status_of(env["API_URL"] + "/readyz") == 200
     assert status_of(env["FLOWER_URL"] + "/healthcheck") == 200
     assert any(env["API_KEY"] in line and line.startswith("curl ") for line in run.lines())
+    assert env["TEST_API_KEY"].startswith("cs_test_")
+    assert any(env["TEST_API_KEY"] in line for line in run.lines())
     passwords = [urlsplit(url).password or "" for url in env.values() if urlsplit(url).password]
     assert len(passwords) == 2
     output = run.output.read_text()
@@ -182,7 +184,7 @@ def test_the_key_and_the_data_survive_and_a_dead_worker_ends_the_whole(run: Run)
 
     run.start().ready()
     again = run.env()
-    for name in ("API_KEY", "API_URL", "INBOX_URL", "FLOWER_URL"):
+    for name in ("API_KEY", "TEST_API_KEY", "API_URL", "INBOX_URL", "FLOWER_URL"):
         assert again[name] == env[name]
     headers = {"Authorization": f"Bearer {env['API_KEY']}"}
     assert status_of(f"{again['API_URL']}/v1/verifications/{verification}", headers) == 200
@@ -253,9 +255,8 @@ def test_a_second_key_is_made_for_a_client_that_exists(
     stack = Stack(tmp_path, given, printer=out, stop_asked=threading.Event())
     keys = [stack.create_key("make-run") for _ in range(2)]
     assert len(set(keys)) == 2
-    assert [client.name for key in keys if (client := clients.authenticate(database, key))] == [
-        "make-run"
-    ] * 2
+    with database.transaction() as tx:
+        assert [clients.authenticate(tx, key).name for key in keys] == ["make-run"] * 2
     with pytest.raises(DevError, match=r"cannot create an API key; `clients create .*: .*letters, digits"):
         stack.create_key("no/name")
 

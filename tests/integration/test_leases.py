@@ -46,7 +46,7 @@ def test_a_claim_starts_at_its_position(make: Factory) -> None:
 def test_a_delivery_whose_gate_closed_is_never_leased(make: Factory) -> None:
     made = make.waiting(send_before=0.0)
     assert leases.claim(make.database, terms()) == []
-    assert overdue.end_overdue_pending(make.database, [SMTP.name], SENDER) == 1
+    assert overdue.end_overdue_pending(make.database, {"live": [SMTP.name]}, SENDER) == 1
     row = make.row(made.delivery_id)
     assert (row["status"], row["failure_code"]) == ("expired", None)
 
@@ -369,7 +369,7 @@ def test_a_probe_that_is_refused_lengthens_the_pause(make: Factory) -> None:
 def test_what_waits_for_a_paused_provider_until_its_gate_closes_says_so(make: Factory) -> None:
     make.settle(make.leased(), Outcome.REFUSED_US, "connection_refused", refusal=AWAY)
     waiting = make.waiting(send_before=0.0)
-    assert overdue.end_overdue_pending(make.database, [SMTP.name], SENDER) == 1
+    assert overdue.end_overdue_pending(make.database, {"live": [SMTP.name]}, SENDER) == 1
     row = make.row(waiting.delivery_id)
     assert (row["status"], row["failure_category"], row["failure_code"]) == (
         "expired",

@@ -24,12 +24,21 @@ v AS (INSERT INTO verifications (id, client_id, account_id, purpose, email, emai
         token_hash, template_version, idempotency_key, fingerprint, correlation_id, expires_at)
       SELECT id, %(client)s, id, 'signup', 'p@example.com', 'p@example.com', 'k1', '', uuid_send(id), 1, id, '', 'r',
         clock_timestamp() + interval '1 day' FROM numbers RETURNING id)
-INSERT INTO email_outbox (id, verification_id, client_id, status, next_attempt_at, completed_at, evidence, send_before)
-SELECT id, id, %(client)s, %(status)s, %(due)s::timestamptz,
+INSERT INTO email_outbox (id, verification_id, client_id, route, status, open_provider, payload_digest, next_attempt_at,
+       completed_at, evidence, send_before)
+SELECT id, id, %(client)s, %(route)s, %(status)s,
+       CASE WHEN %(status)s = 'unknown' THEN 'simulator' END, CASE WHEN %(status)s = 'unknown' THEN ''::bytea END,
+       %(due)s::timestamptz,
        CASE WHEN %(status)s = 'accepted' THEN now() END, CASE WHEN %(status)s = 'accepted' THEN 'response' END,
        now() + interval '4 hours'
 FROM numbers
 """
+
+
+def fill_with(make: Factory, first: int, count: int, status: str, due: str | None, *, route: str) -> None:
+    last = first + count - 1
+    values = {"first": first, "last": last, "status": status, "due": due, "route": route}
+    make.execute_named(FILL, {**values, "client": make.client()})
 
 
 @pytest.fixture(scope="module", params=["fresh statistics", "no statistics"])
@@ -38,16 +47,15 @@ def full(postgres: Postgres, request: pytest.FixtureRequest) -> Iterator[Factory
     name = "full_" + request.param.split()[0]
     database = Database(postgres.create_database(name, template="migrated"), statement_timeout=60.0, size=1)
     make = Factory(database)
-    client = make.client()
 
-    def fill(first: int, count: int, status: str, due: str | None) -> None:
-        make.execute_named(
-            FILL, {"first": first, "last": first + count - 1, "client": client, "status": status, "due": due}
-        )
+    def fill(*what: Any, route: str = "live") -> None:
+        fill_with(make, *what, route=route)
 
     fill(1, FINISHED, "accepted", None)
     fill(100_001, WAITING, "pending", "2026-01-01")
     fill(200_001, LATER, "pending", "2126-01-01")
+    # Of another route, and due for longer: whoever reads past it pays for each row.
+    fill(300_001, WAITING, "pending", "2025-01-01", route="test")
     if request.param == "fresh statistics":
         make.execute("ANALYZE")
     yield make
@@ -94,7 +102,12 @@ def test_a_claim_reads_what_it_takes(full: Factory) -> None:
 
 
 def test_looking_for_due_work_reads_one_row(full: Factory) -> None:
-    parameters = {**leases._position(leases.BEGINNING), **leases._providers(terms())}
+    asked = terms()
+    parameters = {
+        **leases._position(leases.BEGINNING),
+        **leases._providers(asked),
+        "route": asked.route,
+    }
     assert rows_read(full, SQL["has_due_work"], parameters) <= 20
 
 
@@ -136,7 +149,7 @@ def test_an_idle_sweep_reads_nothing(full: Factory, name: str, parameters: dict[
 
 def test_an_idle_sweep_moves_nothing(full: Factory) -> None:
     assert overdue.reclaim_lost(full.database, policy(), lease_seconds=90) == 0
-    assert overdue.end_overdue_pending(full.database, [SMTP.name], SENDER) == 0
+    assert overdue.end_overdue_pending(full.database, {"live": [SMTP.name]}, SENDER) == 0
     assert overdue.expire_verifications(full.database) == 0
 
 
@@ -154,3 +167,15 @@ def test_a_claim_weighs_few_of_the_unknowns_that_none_can_take(make: Factory) ->
     assert answer is not None
     assert max(node["Actual Loops"] for node in _nodes(answer["QUERY PLAN"][0]["Plan"])) <= 110
     assert make.row(unresolved)["status"] == "unknown"
+
+
+@pytest.mark.parametrize("statistics", ["fresh", "none"])
+def test_unknowns_of_another_route_cost_this_one_nothing(make: Factory, statistics: str) -> None:
+    fill_with(make, 1, 2000, "accepted", None, route="live")
+    fill_with(make, 100_001, 2000, "unknown", "2025-01-01", route="test")
+    if statistics == "fresh":
+        make.execute("ANALYZE")
+    asked = claim_parameters(make)
+    late = {"route": "live", "limit": 100, "after_at": "1970-01-01", "after_id": "0" * 32}
+    for name, parameters in (("claim", asked), ("has_due_work", asked), ("lock_overdue_unknown", late)):
+        assert rows_read(make, SQL[name], parameters) <= 20, name

@@ -220,6 +220,7 @@ def test_a_cancelled_verification_asks_nobody_to_ask_again(make: Factory, provid
     found = receipt(make, delivery_id)
     assert found.next_action.code == "none"
     assert "only if the person asks" in found.next_action.text
+    assert "by its client or by a recipient" in found.next_action.text, "an older release did not say which"
     assert "request" not in found.next_action.text.lower()
     (entry,) = (entry for entry in found.timeline if entry.event == "verification.cancelled")
     assert entry.by == "client or recipient"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import closing
 
 import psycopg
 import pytest
@@ -131,3 +132,23 @@ def test_a_database_that_may_forget_is_noticed(database: Database) -> None:
     with database.transaction() as tx:
         tx.execute("SELECT set_config('synchronous_commit', 'off', false)")
     assert "synchronous_commit" in durability.switched_off(database)
+
+
+def test_a_delivery_that_an_older_release_wrote_is_found_by_its_client(postgres: Postgres) -> None:
+    url = postgres.create_database("older")
+    schema.upgrade(url, "0002")
+    with closing(Database(url, statement_timeout=4.0, size=1)) as database:
+        make = Factory(database)
+        finished = make.in_state(State.ACCEPTED)
+        make.execute("UPDATE email_outbox SET client_id = NULL")
+        schema.upgrade(url)
+        assert make.row(finished)["client_id"] == make.client()
+        made = make.waiting()
+        make.execute("DELETE FROM email_outbox WHERE id = %s", made.delivery_id)
+        make.execute(
+            "INSERT INTO email_outbox (id, verification_id, next_attempt_at, send_before) VALUES (%s, %s, now(), now())",
+            made.delivery_id,
+            made.verification_id,
+        )
+        assert make.row(made.delivery_id)["client_id"] == make.client()
+    postgres.drop_database("older")

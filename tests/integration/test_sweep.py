@@ -97,7 +97,7 @@ def test_changes_are_numbered_by_the_sweep(make: Factory) -> None:
 
 
 def test_a_worker_takes_over_only_when_the_broker_has_been_silent(make: Factory) -> None:
-    create(make.database, make.client())
+    create(make.database, make.key())
     with SmtpServer() as mail:
         courier = make_courier(make.database, f"smtp://127.0.0.1:{mail.port}", sweep_interval=0.5)
         takeover = Takeover(courier)
@@ -143,14 +143,14 @@ def test_one_step_that_cannot_run_does_not_keep_the_others_from_running(
 
 
 def test_what_was_left_behind_the_position_is_sent_without_a_broker_too(make: Factory) -> None:
-    left = [create(make.database, make.client()).delivery_id for _ in range(6)]
+    left = [create(make.database, make.key()).delivery_id for _ in range(6)]
     make.execute("UPDATE email_outbox SET next_attempt_at = now() - interval '60 s'")
     with SmtpServer() as mail:
         courier = make_courier(make.database, f"smtp://127.0.0.1:{mail.port}", sweep_interval=3600.0)
-        with courier.scan.next():
+        with courier.routes["live"].scan.next():
             pass  # the claim of this interval that starts at the beginning found them locked
         now = make.one("SELECT now() AS now")["now"]
-        courier.scan._position = Position((now, UUID(int=0)), (now, UUID(int=0)))
+        courier.routes["live"].scan._position = Position((now, UUID(int=0)), (now, UUID(int=0)))
         takeover = Takeover(courier)
         takeover.run_once()
         takeover.join()
@@ -158,5 +158,5 @@ def test_what_was_left_behind_the_position_is_sent_without_a_broker_too(make: Fa
 
 
 def _claimed(make: Factory, courier: object) -> leases.Lease:
-    create(make.database, make.client())
+    create(make.database, make.key())
     return make.claim_by(courier)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from db import consumption, ids, receipts, tokens, verifications
+from db import clients, consumption, ids, receipts, tokens, verifications
 from db.delivery_state import GateReason, Outcome, State
 from db.errors import (
     AlreadyVerified,
@@ -30,7 +30,7 @@ from tests.support.lossy_proxy import LossyProxy
 
 
 def create(make: Factory, **changes: Any) -> Created:
-    return verifications.create(make.database, request(make.client(), **changes), DATABASE_SETTINGS)
+    return verifications.create(make.database, make.key(), request(**changes), DATABASE_SETTINGS)
 
 
 def token(make: Factory, verification: Verification) -> str:
@@ -123,33 +123,30 @@ def test_the_same_key_with_another_body_conflicts_and_changes_nothing(
 
 
 def test_a_replay_survives_a_new_active_key_but_not_the_loss_of_the_old_one(make: Factory) -> None:
-    wanted = request(make.client(), idempotency_key="k")
-    verifications.create(make.database, wanted, DATABASE_SETTINGS)
+    wanted = request(idempotency_key="k")
+    verifications.create(make.database, make.key(), wanted, DATABASE_SETTINGS)
     rotated = replace(
         DATABASE_SETTINGS, token_keys={"k2": b"2" * 32, **DATABASE_SETTINGS.token_keys}, active_token_key="k2"
     )
-    assert verifications.create(make.database, wanted, rotated).replayed
+    assert verifications.create(make.database, make.key(), wanted, rotated).replayed
     lost = replace(rotated, token_keys={"k2": b"2" * 32})
     with pytest.raises(IdempotencyKeyConflict):
-        verifications.create(make.database, wanted, lost)
+        verifications.create(make.database, make.key(), wanted, lost)
 
 
 def test_the_fingerprint_is_keyed(make: Factory) -> None:
     made = create(make, idempotency_key="k", account_id="a")
     other = replace(DATABASE_SETTINGS, token_keys={"k1": b"9" * 32})
     with pytest.raises(IdempotencyKeyConflict):
-        verifications.create(
-            make.database, request(make.client(), idempotency_key="k", account_id="a"), other
-        )
+        verifications.create(make.database, make.key(), request(idempotency_key="k", account_id="a"), other)
     assert len(verification_row(make, made.verification)["fingerprint"]) == 32
 
 
 def test_another_client_may_use_the_same_key_and_account(make: Factory) -> None:
     first = create(make, idempotency_key="k", account_id="a")
-    other = ids.new_id()
-    make.execute("INSERT INTO clients (id, name) VALUES (%s, 'other')", other)
+    other = clients.create(make.database, "other").key
     second = verifications.create(
-        make.database, request(other, idempotency_key="k", account_id="a"), DATABASE_SETTINGS
+        make.database, other, request(idempotency_key="k", account_id="a"), DATABASE_SETTINGS
     )
     assert not second.replayed
     assert second.verification.id != first.verification.id
@@ -319,7 +316,7 @@ def test_an_unknown_token_is_invalid_for_everybody(make: Factory) -> None:
 def test_revoking_cancels_the_verification_and_its_delivery_and_may_be_repeated(make: Factory) -> None:
     made = create(make).verification
     for _ in range(2):
-        assert consumption.revoke(make.database, token(make, made)) == made.id
+        assert consumption.revoke(make.database, token(make, made)).verification_id == made.id
     seen = receipts.read(make.database, make.client(), made.id)
     assert (seen.status, seen.delivery_status) == (Status.CANCELLED, State.CANCELLED)
     assert make.row(made.delivery_id)["gate_reason"] == GateReason.CANCELLED
@@ -360,11 +357,11 @@ def lossy(proxy: LossyProxy) -> Iterator[Database]:
 def test_a_lost_answer_to_create_is_told_and_the_same_key_repeats_it_safely(
     make: Factory, lossy: Database, proxy: LossyProxy, committed: bool
 ) -> None:
-    wanted = request(make.client(), idempotency_key="k")
+    wanted = request(idempotency_key="k")
     proxy.lose(committed=committed)
     with pytest.raises(CommitUnknown):
-        verifications.create(lossy, wanted, DATABASE_SETTINGS)
-    assert verifications.create(lossy, wanted, DATABASE_SETTINGS).replayed is committed
+        verifications.create(lossy, make.key(), wanted, DATABASE_SETTINGS)
+    assert verifications.create(lossy, make.key(), wanted, DATABASE_SETTINGS).replayed is committed
     assert len(make.all("SELECT id FROM email_outbox")) == 1
 
 
@@ -373,7 +370,7 @@ def test_a_lost_answer_under_a_key_of_ours_is_settled_before_the_caller_is_answe
     make: Factory, lossy: Database, proxy: LossyProxy, committed: bool
 ) -> None:
     proxy.lose(committed=committed)
-    made = verifications.create(lossy, request(make.client(), key_is_ours=True), DATABASE_SETTINGS)
+    made = verifications.create(lossy, make.key(), request(key_is_ours=True), DATABASE_SETTINGS)
     assert not made.replayed
     assert [row["verification_id"] for row in make.all("SELECT verification_id FROM email_outbox")] == [
         made.verification.id

@@ -20,8 +20,8 @@ LOCK_DELIVERY = "SELECT 1 FROM email_outbox FOR UPDATE"
 
 
 def create(make: Factory, **changes: Any) -> tuple[Verification, str]:
-    wanted = request(make.client(), **{"account_id": "a", **changes})
-    made = verifications.create(make.database, wanted, DATABASE_SETTINGS).verification
+    wanted = request(**{"account_id": "a", **changes})
+    made = verifications.create(make.database, make.key(), wanted, DATABASE_SETTINGS).verification
     return made, token_of(make.database, ids.public("ver", made.id))
 
 
@@ -121,7 +121,7 @@ def test_consume_x_revoke_one_of_them_counts(make: Factory) -> None:
 
 def _revoke(make: Factory, token: str) -> Any:
     try:
-        return consumption.revoke(make.database, token)
+        return consumption.revoke(make.database, token).verification_id
     except TokenAlreadyUsed as error:
         return error
 

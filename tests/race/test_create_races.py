@@ -19,8 +19,8 @@ LOCK_REQUESTED = "SELECT 1 FROM verifications WHERE status = 'requested' FOR UPD
 
 
 def create(make: Factory, key: str, account_id: str = "a", **changes: object) -> Created:
-    wanted = request(make.client(), idempotency_key=key, account_id=account_id, **changes)
-    return verifications.create(make.database, wanted, DATABASE_SETTINGS)
+    wanted = request(idempotency_key=key, account_id=account_id, **changes)
+    return verifications.create(make.database, make.key(), wanted, DATABASE_SETTINGS)
 
 
 def outcome(make: Factory, key: str, account_id: str) -> Created | IdempotencyKeyConflict:
@@ -38,8 +38,8 @@ def test_create_x_create_same_key_64_at_once_make_one(
     if account_exists:
         create(make, "before", purpose="other")
     pool = Database(database_url, statement_timeout=10.0, size=64)
-    wanted = request(make.client(), idempotency_key="k", account_id="a")
-    made = together(64, lambda _: verifications.create(pool, wanted, DATABASE_SETTINGS))
+    wanted = request(idempotency_key="k", account_id="a")
+    made = together(64, lambda _: verifications.create(pool, make.key(), wanted, DATABASE_SETTINGS))
     pool.close()
     assert len({created.verification.id for created in made}) == 1
     assert sorted(created.replayed for created in made) == [False] + [True] * 63

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from db import deliveries, leases, overdue, sweep_runs
+from db import changes, deliveries, leases, overdue, sweep_runs
 from db.delivery_state import Evidence, GateReason, Outcome, State
 from tests.factories import DIGEST, SENDER, SMTP, Factory, policy, terms
 from tests.support.races import Later, holding, together, wait_until_blocked
@@ -115,8 +115,8 @@ def test_settle_x_settle_twins_write_once(make: Factory) -> None:
     settled = together(4, lambda _: make.settle(lease, Outcome.TRANSIENT, "greylisted"))
     assert {one.state for one in settled} == {State.PENDING}
     assert make.row(lease.delivery_id)["attempt_count"] == 1
-    changes = make.all("SELECT 1 FROM state_changes WHERE after = 'pending' AND before = 'sending'")
-    assert len(changes) == 1
+    moved = make.all("SELECT 1 FROM state_changes WHERE after = 'pending' AND before = 'sending'")
+    assert len(moved) == 1
 
 
 def test_probe_x_probe_one_delivery_tries_a_provider_that_was_away(make: Factory) -> None:
@@ -141,8 +141,8 @@ def test_sweep_x_sweep_one_takes_the_slot(make: Factory) -> None:
 def test_numberer_x_numberer_the_feed_has_no_gap_and_no_double(make: Factory) -> None:
     for _ in range(20):
         make.waiting()
-    together(4, lambda _: sweep_runs.number_changes(make.database, limit=7))
-    sweep_runs.number_changes(make.database)
+    together(4, lambda _: changes.number(make.database, limit=7))
+    changes.number(make.database)
     numbers = [row["seq"] for row in make.all("SELECT seq FROM state_changes ORDER BY seq")]
     assert numbers == list(range(1, 21))
 
@@ -151,12 +151,12 @@ def test_number_x_commit_a_change_that_commits_late_gets_a_later_number(
     make: Factory, database_url: str
 ) -> None:
     slow, quick = make.waiting(), make.waiting()
-    sweep_runs.number_changes(make.database)
+    changes.number(make.database)
     with make.database.transaction() as tx:
         deliveries.close_gate(tx, deliveries.lock(tx, slow.delivery_id), GateReason.SUPERSEDED)
         make.close_gate(quick.delivery_id, GateReason.SUPERSEDED)
-        assert sweep_runs.number_changes(make.database) == 1
-    assert sweep_runs.number_changes(make.database) == 1
+        assert changes.number(make.database) == 1
+    assert changes.number(make.database) == 1
     rows = make.all("SELECT delivery_id FROM state_changes WHERE after = 'expired' ORDER BY seq")
     assert [row["delivery_id"] for row in rows] == [quick.delivery_id, slow.delivery_id]
 

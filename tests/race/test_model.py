@@ -148,7 +148,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         with self.moving(Event.RECLAIM):
             self.make.reclaim(policy=POLICY)
         with self.moving(Event.END_OVERDUE):
-            overdue.end_overdue_pending(database, names, SENDER)
+            overdue.end_overdue_pending(database, {"live": names}, SENDER)
         with self.moving(Event.END_OVERDUE):
             overdue.return_answered_late(database, POLICY)
         with self.moving(Event.END_OVERDUE):

@@ -13,6 +13,7 @@ from app.config import WebSettings
 from app.services import Services
 from db import clients, ids, tokens
 from db.clients import NewKey
+from db.config import CreateLimits
 from db.session import Database
 from tests.support.courier import DATABASE_SETTINGS
 
@@ -55,11 +56,17 @@ class Api:
 
 
 def make_api(
-    database: Database, name: str = "host", *, return_urls: tuple[str, ...] = (), **settings: Any
+    database: Database,
+    name: str = "host",
+    *,
+    return_urls: tuple[str, ...] = (),
+    limits: CreateLimits = DATABASE_SETTINGS.limits,
+    **settings: Any,
 ) -> Api:
     """The service with a fresh client of that name."""
     kicks: list[int] = []
-    services = Services(replace(SETTINGS, **settings), database, DATABASE_SETTINGS, lambda: kicks.append(1))
+    limited = replace(DATABASE_SETTINGS, limits=limits)
+    services = Services(replace(SETTINGS, **settings), database, limited, lambda: kicks.append(1))
     owner = clients.create(database, name, return_urls)
     return Api(database, create_app(services).test_client(), owner, kicks)
 

@@ -9,17 +9,18 @@ from typing import Any
 
 from db import config as db_config
 from db import ids, verifications
-from db.delivery_rules import ProviderTraits
+from db.config import CreateLimits
 from db.receipts import Verification
 from db.session import Database
 from db.verifications import NewVerification
 from tasks import runtime
+from tasks.brandings import Brandings
 from tasks.config import WorkerSettings
 from tasks.delivery import Courier
 from tasks.message import CURRENT_TEMPLATE_VERSION, Sender
 from tasks.providers.registry import providers_from_url
 from tasks.shutdown import Shutdown
-from tasks.slots import ScanStart, Slots
+from tasks.slots import Slots
 from tests.support.environment import MAIL_FROM, TOKEN_KEYS
 
 SETTINGS = WorkerSettings(
@@ -46,6 +47,7 @@ DATABASE_SETTINGS = db_config.DatabaseSettings(
     token_ttl=86_400.0,
     min_token_life=300.0,
     delivery_deadline=14_400.0,
+    limits=CreateLimits(cooldown=0, max_waiting=0, account=0, address=0, client=0, caller=0),
 )
 
 
@@ -55,26 +57,23 @@ def make_courier(
     """A courier as `tasks.runtime` builds it."""
     settings = replace(SETTINGS, mail_url=mail_url, **overrides)
     sender = Sender.parse(settings.mail_from)
-    providers = {provider.name: provider for provider in providers_from_url(mail_url)}
-    traits = tuple(ProviderTraits(p.name, p.can_look_up, p.replay_window) for p in providers.values())
+    shutdown = Shutdown()
+    routes = runtime.routes(settings, sender.address, providers_from_url(mail_url), shutdown)
     return Courier(
         database=database,
         settings=settings,
-        terms=partial(runtime._terms, settings, sender.address, traits),
-        providers=providers,
-        policy=replace(runtime._policy(settings, traits), jitter=lambda: 0.0),
-        render=partial(runtime.render, settings.public_url, sender),
+        routes=routes,
+        policy=replace(runtime.policy(settings, routes), jitter=lambda: 0.0),
+        render=partial(runtime.render, settings.public_url, sender, Brandings(database)),
         kick=kick,
         slots=Slots(settings.slots),
-        shutdown=Shutdown(),
-        scan=ScanStart(settings.sweep_interval),
+        shutdown=shutdown,
     )
 
 
-def request(client_id: Any, **overrides: Any) -> NewVerification:
+def request(**overrides: Any) -> NewVerification:
     """A request as the API validates it."""
     values: dict[str, Any] = {
-        "client_id": client_id,
         "idempotency_key": ids.new_id().hex,
         "key_is_ours": False,
         "account_id": ids.new_id().hex,
@@ -87,11 +86,12 @@ def request(client_id: Any, **overrides: Any) -> NewVerification:
         "metadata": None,
         "correlation_id": "req_test",
         "template_version": CURRENT_TEMPLATE_VERSION,
+        "caller": b"caller",
         **overrides,
     }
     return NewVerification(**values)
 
 
-def create(database: Database, client_id: Any, **overrides: Any) -> Verification:
-    """A verification as `POST /v1/verifications` makes it."""
-    return verifications.create(database, request(client_id, **overrides), DATABASE_SETTINGS).verification
+def create(database: Database, key: str, **overrides: Any) -> Verification:
+    """A verification as `POST /v1/verifications` makes it for the API key's client."""
+    return verifications.create(database, key, request(**overrides), DATABASE_SETTINGS).verification

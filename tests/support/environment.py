@@ -29,5 +29,8 @@ def environment(database_url: str, redis_url: str, mail_url: str, **overrides: s
         "EVIDENCE_WINDOW_SECONDS": "3",
         "SWEEP_INTERVAL_SECONDS": "1",
         "WORKER_SLOTS": "4",
+        # Tests ask for the same mailbox again and again; those of limits set their own.
+        "RESEND_COOLDOWN_SECONDS": "0",
+        "CREATE_LIMIT": "0",
         **overrides,
     }

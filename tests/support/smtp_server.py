@@ -280,6 +280,16 @@ class Connection:
         self._wire = b""
         self._said = b""  # last
 
+    @property
+    def recipient(self) -> str:
+        """The last RCPT's address."""
+        return self._envelope[1]
+
+    @property
+    def message(self) -> bytes:
+        """The last message that came whole, accepted or not."""
+        return self._wire
+
     def talk(self) -> None:
         """The whole dialogue."""
         if self.server.implicit:

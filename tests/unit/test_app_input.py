@@ -1,4 +1,4 @@
-"""What the API makes of what it is sent: JSON, keys, addresses, return URLs, request ids."""
+"""What the API makes of what it is sent: JSON, keys, request ids."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from werkzeug.datastructures import Headers
 from werkzeug.test import EnvironBuilder
 from werkzeug.wrappers import Request
 
-from app import addresses, idempotency, strict_json
+from app import idempotency, strict_json
 from app.errors import InvalidIdempotencyKey, InvalidRequest, MalformedJson, UnsupportedMediaType
 from app.request_log import request_id
 from app.schemas import field_errors
@@ -79,6 +79,7 @@ def test_a_number_is_read_as_the_database_gives_it_back() -> None:
         ("ada@example.com", "***@example.com"),
         ("K7Q2-9MXT-4RBD-8WZE", "****"),
         ("cs_live_64vspnk2yp_ts4amc2cmxhc5yiuzi5m47erpuqxjkj4", "cs_live_64vspnk2yp_***"),
+        ("cs_test_64vspnk2yp_ts4amc2cmxhc5yiuzi5m47erpuqxjkj4", "cs_test_64vspnk2yp_***"),
         ("x" * 60 + " K7Q2-9MXT-4RBD-8WZE", "x" * 60 + " ***"),
         ("x" * 10_000, "x" * 64),
     ],
@@ -88,8 +89,8 @@ def test_a_name_goes_back_masked_and_short(key: str, step: str) -> None:
 
 
 def test_of_thousands_of_wrong_fields_some_are_named() -> None:
-    named = field_errors({f"x{number}": ["no"] for number in range(3000)})
-    assert len(named) == 50
+    refused = InvalidRequest(field_errors({f"x{number}": ["no"] for number in range(3000)}))
+    assert len(refused.errors) == 50
 
 
 @pytest.mark.parametrize(
@@ -169,54 +170,6 @@ def test_two_key_headers_are_refused_and_none_is_made_up_for() -> None:
     key, is_ours = idempotency.key_of(Headers())
     assert is_ours
     assert idempotency.parse(key) == key != idempotency.key_of(Headers())[0]
-
-
-@pytest.mark.parametrize(
-    ("text", "exact", "canonical"),
-    [
-        ("Ada+Tag@Example.COM", "Ada+Tag@example.com", "ada+tag@example.com"),
-        ("ada@bücher.example", "ada@xn--bcher-kva.example", "ada@xn--bcher-kva.example"),
-        ("o'neil@sub.test", "o'neil@sub.test", "o'neil@sub.test"),
-    ],
-)
-def test_an_address_is_mailed_as_written_and_compared_folded(text: str, exact: str, canonical: str) -> None:
-    assert addresses.check(text, allow_reserved=True) == addresses.Address(exact, canonical)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "ada",
-        "@example.com",
-        "ada@",
-        "ada@@example.com",
-        "ada@example..com",
-        "Ada <ada@example.com>",
-        '"a b"@example.com',
-        "ada@[127.0.0.1]",
-        "ada@example.com\r\nBcc: eve@example.com",
-        "ada@exa mple.com",
-        "ada@-x.example",
-        "a" * 65 + "@example.com",
-    ],
-)
-def test_what_cannot_be_mailed_to_is_refused_without_quoting_it(text: str) -> None:
-    with pytest.raises(InvalidRequest) as refused:
-        addresses.check(text, allow_reserved=True)
-    (error,) = refused.value.errors
-    assert (error.pointer, error.code) == ("/email", "invalid_address")
-    assert text not in error.detail
-
-
-@pytest.mark.parametrize(
-    "domain",
-    ["example.com", "a.example.org", "x.test", "localhost", "a.localhost", "b.invalid", "printer.local"],
-)
-def test_reserved_domains_are_refused_unless_allowed(domain: str) -> None:
-    with pytest.raises(InvalidRequest) as refused:
-        addresses.check(f"ada@{domain}", allow_reserved=False)
-    assert refused.value.errors[0].code == "reserved_domain"
-    assert addresses.check(f"ada@{domain}", allow_reserved=True).exact == f"ada@{domain}"
 
 
 @pytest.mark.parametrize("given", ["abc-123", "0d3f7c1e-6a0e-4d6a-9a34-1f6f2f0f0c11", "A" * 128])

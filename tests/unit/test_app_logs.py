@@ -41,6 +41,7 @@ SECRETS = (
     "7549+3160+tmff+cxww",
     "88729g4tq7xr7bgkz4p5i5xi3wkjnuip",
     "cs_live_6sh75p8bnz_88729g4tq7xr7bgkz4p5i5xi3wkjnuip",
+    "cs_test_6sh75p8bnz_88729g4tq7xr7bgkz4p5i5xi3wkjnuip",
     "redis://default:hunter2@redis.example:6379",
     "redis://default:hunter%2F2@redis.example:6379",
     "resend://re_123456789",

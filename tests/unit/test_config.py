@@ -55,6 +55,13 @@ def test_the_settings_of_a_test_are_good() -> None:
         ("LEASE_MARGIN_SECONDS", "-1"),
         ("MAX_ATTEMPTS", "0"),
         ("WORKER_SLOTS", "many"),
+        ("RESEND_COOLDOWN_SECONDS", "-1"),
+        ("RESEND_COOLDOWN_SECONDS", "nan"),
+        ("CLIENT_MAX_WAITING", "-1"),
+        ("CREATE_LIMIT", "mailbox=3"),
+        ("CREATE_LIMIT", "account=3,account=4"),
+        ("CREATE_LIMIT", "account=-3"),
+        ("CREATE_LIMIT", "account"),
         ("RETRY_BACKOFF_SECONDS", ""),
         ("RETRY_BACKOFF_SECONDS", "60,0"),
         ("RETRY_BACKOFF_SECONDS", "60,nan"),
@@ -152,3 +159,20 @@ def test_every_variable_the_code_reads_is_documented_and_no_other() -> None:
         "FLOWER_BASIC_AUTH",
     }  # read by gunicorn, the Procfile and Flower
     assert documented - started_with == read - started_with
+
+
+@pytest.mark.parametrize(
+    ("text", "limits"),
+    [
+        ("", (20, 20, 20_000, 20_000)),
+        ("account=3", (3, 20, 20_000, 20_000)),
+        (" account=0 , caller=7,client=8,address=9 ", (0, 9, 8, 7)),
+        ("100", (100, 100, 100, 100)),
+    ],
+)
+def test_create_limit_sets_all_or_some(
+    monkeypatch: pytest.MonkeyPatch, text: str, limits: tuple[int, ...]
+) -> None:
+    monkeypatch.setenv("CREATE_LIMIT", text)
+    read = db_config.settings().limits
+    assert (read.account, read.address, read.client, read.caller) == limits

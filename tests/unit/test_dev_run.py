@@ -56,6 +56,7 @@ def test_the_readme_has_the_same_request() -> None:
 URLS = {
     "API_URL": "http://127.0.0.1:5000",
     "API_KEY": "key",
+    "TEST_API_KEY": "test-key",
     "INBOX_URL": "http://127.0.0.1:8025",
     "FLOWER_URL": "http://127.0.0.1:5555",
     "OPS_URL": "http://127.0.0.1:5000/ops",
@@ -97,8 +98,8 @@ class KeyStack:
         self.good: set[str] = set()
         self.disabled = False
 
-    def create_key(self, _name: str) -> str:
-        key = f"{self.urls['DATABASE_URL']} {len(self.good)}"
+    def create_key(self, _name: str, *, is_test: bool) -> str:
+        key = f"{'test' if is_test else 'live'} {self.urls['DATABASE_URL']} {len(self.good)}"
         if not self.disabled:
             self.good.add(key)
         return key
@@ -108,14 +109,20 @@ def test_each_database_keeps_its_own_key(tmp_path: Path, monkeypatch: pytest.Mon
     one, two = KeyStack("postgresql://u:old@host/one"), KeyStack("postgresql://u@host/two")
     monkeypatch.setattr(dev.run, "works", lambda _, key: key in one.good | two.good)
 
-    def key(stack: KeyStack) -> str:
-        return usable_key(cast(Stack, stack), tmp_path)
+    def key(stack: KeyStack, **asked: bool) -> str:
+        return usable_key(cast(Stack, stack), tmp_path, **asked)
 
     first = key(one)
+    for_tests = key(one, is_test=True)
+    assert for_tests.startswith("test "), "of a client of its own"
+    assert key(one, is_test=True) == for_tests
     key(two)
     one.urls["DATABASE_URL"] = "postgresql://u:new@host/one"  # another password, the same database
     assert key(one) == first
-    assert "host" not in (tmp_path / "keys").read_text().replace(first, "").replace(key(two), "")
+    kept = (tmp_path / "keys").read_text()
+    for each in (first, for_tests, key(two)):
+        kept = kept.replace(each, "")
+    assert "host" not in kept
     one.good.clear()  # a database made anew
     assert key(one) != first
     one.good.clear()
