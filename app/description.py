@@ -115,6 +115,8 @@ def complete(raw: Json, settings: DatabaseSettings) -> Json:
     _name_ids(document)
     components = document["components"]
     components["responses"] = dict(sorted(responses.items()))
+    # flask-smorest describes its own pagination, which nothing here uses.
+    components["schemas"].pop("PaginationMetadata", None)
     components["schemas"] = dict(sorted(components["schemas"].items()))
     lifetime = components["schemas"]["NewVerification"]["properties"]["expires_in"]
     lifetime["exclusiveMinimum"] = settings.min_token_life

@@ -25,8 +25,10 @@ WHERE v.client_id = %(client_id)s AND v.email_canonical = %(email_canonical)s
 ORDER BY v.created_at DESC OFFSET %(address_limit)s - 1 LIMIT 1
 
 -- name: count_unfinished
--- How many of a client's deliveries are unfinished, counted as far as it matters.
+-- How many of a client's deliveries are unfinished, counted as far as it matters; in the order of ix_outbox_unfinished,
+-- lest a planner that expects many begins with the finished ones.
 SELECT count(*) AS count FROM (
     SELECT FROM email_outbox
-    WHERE client_id = %(client_id)s AND status IN ('pending', 'sending', 'unknown') LIMIT %(max_waiting)s
+    WHERE client_id = %(client_id)s AND status IN ('pending', 'sending', 'unknown')
+    ORDER BY status, created_at, verification_id LIMIT %(max_waiting)s
 ) unfinished

@@ -12,7 +12,7 @@ JOIN accounts a ON a.id = v.account_id
 JOIN email_outbox o ON o.verification_id = v.id
 LEFT JOIN LATERAL (
     SELECT e.kind, coalesce(e.occurred_at, e.received_at) AS at FROM provider_events e
-    WHERE e.delivery_id = o.id AND e.kind IN ('delivered', 'bounced', 'complained')
+    WHERE e.delivery_id = o.id AND e.applied_at IS NOT NULL AND e.kind IN ('delivered', 'bounced', 'complained')
     ORDER BY at DESC, e.id DESC LIMIT 1
 ) said ON true
 WHERE %(client_id)s::uuid IS NULL OR v.client_id = %(client_id)s
@@ -34,7 +34,7 @@ JOIN accounts a ON a.id = v.account_id
 JOIN email_outbox o ON o.verification_id = v.id
 LEFT JOIN LATERAL (
     SELECT e.kind, coalesce(e.occurred_at, e.received_at) AS at FROM provider_events e
-    WHERE e.delivery_id = o.id AND e.kind IN ('delivered', 'bounced', 'complained')
+    WHERE e.delivery_id = o.id AND e.applied_at IS NOT NULL AND e.kind IN ('delivered', 'bounced', 'complained')
     ORDER BY at DESC, e.id DESC LIMIT 1
 ) said ON true
 CROSS JOIN LATERAL (

@@ -34,7 +34,7 @@ FOR_UV = {"SSL_CERT_FILE": "PIP_CERT", "UV_DEFAULT_INDEX": "PIP_INDEX_URL"}
 REMEDIES = (
     (
         r"No space left|ENOSPC|Disk quota|os error 28",
-        "the disk is full: free about 300 MB and run make again",
+        "the disk is full: free about 550 MB and run make again",
     ),
     (
         r"hash(es)? (mismatch|do not match)|DO NOT MATCH THE HASHES",

@@ -96,5 +96,5 @@ def make_folder(folder: Path) -> None:
         probe.write_bytes(b"x")
         probe.unlink()
     except OSError as error:
-        todo = "free about 300 MB of disk space" if is_full(error) else "make the folder writable"
+        todo = "free about 550 MB of disk space" if is_full(error) else "make the folder writable"
         raise DevError(f"cannot write in {folder} ({error.strerror}): {todo}") from error

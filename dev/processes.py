@@ -181,7 +181,7 @@ def is_full(error: OSError) -> bool:
 def explain(words: str) -> str:
     """A failed program's own words with what to do in front, where that is known."""
     if "No space left" in words or "Disk quota" in words:
-        return f"the disk is full: free about 300 MB and try again ({words})"
+        return f"the disk is full: free about 550 MB and try again ({words})"
     return words
 
 

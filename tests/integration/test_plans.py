@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from db import leases, overdue
 from db.deliveries import SQL
 from db.delivery_state import CLOSING_OUTCOMES
+from db.queries import load
 from db.session import Database
 from dev.postgres import Postgres
 from tests.factories import DIGEST, SENDER, SMTP, Factory, policy, terms
@@ -145,6 +147,46 @@ def test_a_hand_over_and_a_settle_read_their_own_delivery(full: Factory) -> None
 )
 def test_an_idle_sweep_reads_nothing(full: Factory, name: str, parameters: dict[str, Any]) -> None:
     assert rows_read(full, SQL[name], parameters) <= 20
+
+
+CREATE = {
+    "client_id": None,
+    "external_id": "00000000-0000-7000-8000-000000000001",
+    "idempotency_key": "k",
+    "purpose": "signup",
+    "email_canonical": "nobody@example.com",
+    "seconds": 3600.0,
+    "account_limit": 20,
+    "address_limit": 20,
+    "max_waiting": 10,
+    "token_hash": b"none",
+    "id": UUID(int=0),
+    "kind": "create_by_client",
+    "subject": b"x",
+    "capacity": 10.0,
+}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *(
+            "verifications.sql:lock_account",
+            "verifications.sql:find_by_key",
+            "verifications.sql:lock_requested",
+        ),
+        *("admission.sql:read_recent_of_account", "admission.sql:find_last_of_address"),
+        *("admission.sql:count_unfinished", "limits.sql:read_wait", "endings.sql:read_status"),
+        *(
+            "consumption.sql:lock_account_of_token",
+            "consumption.sql:consume",
+            "consumption.sql:read_by_token",
+        ),
+    ],
+)
+def test_a_request_and_a_token_read_what_is_theirs(full: Factory, query: str) -> None:
+    file, _, name = query.partition(":")
+    assert rows_read(full, load(file)[name], CREATE | {"client_id": full.client()}) <= 20
 
 
 def test_an_idle_sweep_moves_nothing(full: Factory) -> None:

@@ -121,3 +121,10 @@ def test_an_event_of_no_delivery_of_ours_is_refused(make: Factory) -> None:
     with pytest.raises(NotFound):
         provider_events.record(make.database, event(ids.new_id()))
     assert recorded(make) == []
+
+
+def test_what_a_provider_says_of_a_mail_it_never_had_is_no_mail_event(make: Factory) -> None:
+    made = make.waiting()
+    provider_events.record(make.database, event(made.delivery_id, kind=Kind.BOUNCED))
+    seen = receipts.read(make.database, made.client_id, made.verification_id)
+    assert (seen.mail_event, seen.retryable) == (None, False)

@@ -287,8 +287,8 @@ def test_the_verification_speaks_before_its_delivery(
 
 def _event(make: Factory, delivery_id: UUID, kind: str, minutes_ago: int) -> None:
     make.execute(
-        "INSERT INTO provider_events (id, provider, event_id, delivery_id, kind, occurred_at, body)"
-        " VALUES (%s, %s, %s, %s, %s, clock_timestamp() - make_interval(mins => %s), '{}')",
+        "INSERT INTO provider_events (id, provider, event_id, delivery_id, kind, occurred_at, applied_at, body)"
+        " VALUES (%s, %s, %s, %s, %s, clock_timestamp() - make_interval(mins => %s), clock_timestamp(), '{}')",
         ids.new_id(),
         SMTP.name,
         f"{kind}-{minutes_ago}",

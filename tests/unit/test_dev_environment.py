@@ -78,7 +78,7 @@ def test_a_full_disk_is_named_once_with_what_is_needed(
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(DevError) as caught:
         make_folder(tmp_path)
-    assert str(caught.value).endswith("(No space left on device): free about 300 MB of disk space")
+    assert str(caught.value).endswith("(No space left on device): free about 550 MB of disk space")
 
 
 @pytest.mark.parametrize(("user", "mode"), [(0, 0o711), (1000, 0o700)])

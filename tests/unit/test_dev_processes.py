@@ -48,7 +48,7 @@ def test_the_next_free_port_is_taken_and_none_that_is_promised_already() -> None
 
 def test_no_room_is_explained_once_with_what_is_needed() -> None:
     assert explain("write failed: No space left on device") == (
-        "the disk is full: free about 300 MB and try again (write failed: No space left on device)"
+        "the disk is full: free about 550 MB and try again (write failed: No space left on device)"
     )
     assert explain("something else") == "something else"
 
