@@ -16,10 +16,11 @@ from app.branding_schemas import (
 )
 from app.errors import FieldError, InvalidRequest
 from app.services import services
-from db import brandings, ids
+from db import brandings, ids, limits
 from db.brandings import StoredBranding
 from db.clients import Client
 from db.errors import NotFound, RateLimited
+from db.limits import Bucket
 from db.logs import get_logger
 from tasks import branding_trial, message
 from tasks.branding import Branding, InvalidBranding, from_stored
@@ -36,6 +37,7 @@ _SECURED: dict[str, Any] = {"security": [{"apiKey": []}]}
 _SENDER = Sender("", "no-reply@sender.invalid")
 _NOBODY = "person@example.com"
 _OPENS_NOTHING = "0" * 16
+JUDGED_HOURLY = 300  # a client: to judge the worst document takes half a second of a processor
 
 
 @blueprint.route("")
@@ -85,7 +87,7 @@ def reset() -> dict[str, Any]:
 @blueprint.doc(**_SECURED)
 @blueprint.arguments(PreviewSchema)
 @blueprint.response(200, PreviewedSchema)
-@blueprint.problems(NotFound)
+@blueprint.problems(NotFound, RateLimited)
 def preview(body: dict[str, Any]) -> dict[str, Any]:
     """Show a mail without sending one
 
@@ -113,6 +115,7 @@ def link_hosts(client: Client) -> frozenset[str]:
 
 
 def _accept(document: Any, client: Client) -> Branding:
+    limits.record(services().database, Bucket("branding_judged_by_client", client.id.bytes, JUDGED_HOURLY))
     try:
         return branding_trial.accept(document, link_hosts(client))
     except InvalidBranding as invalid:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from ipaddress import IPv6Address, ip_address, ip_network
 
 from flask import request
 
 from app.services import services
 
+_WITH_PORT = re.compile(r"\[([^\[\]]+)\](?::\d+)?|([0-9.]+):\d+")
 _SITE_BITS = 64  # what a provider hands out to one customer: whoever has one IPv6 address has all of these
 
 
@@ -20,9 +22,13 @@ def digest() -> bytes:
 
 
 def _site(text: str) -> str:
-    """The address, or the network that an IPv6 address stands for; of something else (a socket's path) the text."""
+    """The address, or the network that an IPv6 address stands for; of something else (a socket's path) the text.
+
+    Some proxies write the port behind it, which changes with each connection.
+    """
+    found = _WITH_PORT.fullmatch(text)
     try:
-        address = ip_address(text.partition("%")[0])
+        address = ip_address((found[1] or found[2] if found else text).partition("%")[0])
     except ValueError:
         return text
     if isinstance(address, IPv6Address):

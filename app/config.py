@@ -8,7 +8,7 @@ from functools import cache
 from environs import Env, EnvError, validate
 
 from app.disposable import DisposablePolicy
-from db.config import named
+from db.config import LARGEST_COUNT, named
 from db.errors import ConfigurationError
 from tasks.config import public_url
 
@@ -38,7 +38,7 @@ def from_environment() -> WebSettings:
             redis_url=env.str("REDIS_URL"),
             trusted_proxies=env.int("TRUSTED_PROXIES", 0, validate=validate.Range(min=0, max=10)),
             allow_reserved_domains=env.bool("ALLOW_RESERVED_DOMAINS", False),
-            consume_limit=env.int("CONSUME_LIMIT", 300, validate=validate.Range(min=0)),
+            consume_limit=env.int("CONSUME_LIMIT", 300, validate=validate.Range(min=0, max=LARGEST_COUNT)),
         )
     except EnvError as error:
         raise named(error) from None

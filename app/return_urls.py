@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from urllib.parse import SplitResult, unquote_plus, urlsplit
+from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
+
+_DECODINGS = 3  # a proxy, a framework, and one more
 
 
 def is_allowed(url: str, allowed: Iterable[str]) -> bool:
@@ -42,9 +44,18 @@ def _split(url: str) -> SplitResult | None:
         _ = parts.port
     except ValueError:
         return None
-    steps = parts.path.lower().replace("%2e", ".").split("/")
     is_plain = parts.scheme in {"http", "https"} and parts.hostname and "@" not in parts.netloc
-    return parts if is_plain and "\\" not in url and ".." not in steps and "." not in steps else None
+    return parts if is_plain and "\\" not in url and _stays_in_place(parts.path) else None
+
+
+def _stays_in_place(path: str) -> bool:
+    """Whether it has no steps but those that are seen, however often somebody behind it decodes it."""
+    for _ in range(_DECODINGS):
+        decoded = unquote(path)
+        if decoded.count("/") != path.count("/") or "\\" in decoded:
+            return False
+        path = decoded
+    return not {step.partition(";")[0] for step in path.split("/")} & {".", ".."}
 
 
 def _is_below(wanted: SplitResult, entry: str) -> bool:

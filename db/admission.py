@@ -6,6 +6,7 @@ back when the mail certainly never left. What guards the service is counted in b
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,10 +39,12 @@ class Asked:
 
 
 def buckets(limits: CreateLimits, client_id: UUID, caller: bytes) -> tuple[Bucket, ...]:
-    """What one request adds to. `caller` is a digest of where it comes from."""
+    """What one request adds to. `caller` is a digest of where it comes from; another client's requests from there, behind one
+    egress, are none of this one's.
+    """
     return (
         Bucket("create_by_client", client_id.bytes, limits.client),
-        Bucket("create_by_caller", caller, limits.caller),
+        Bucket("create_by_caller", hashlib.sha256(client_id.bytes + caller).digest(), limits.caller),
     )
 
 

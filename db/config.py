@@ -93,6 +93,7 @@ def parse_token_keys(text: str) -> dict[str, bytes]:
 
 
 _LONGEST_SECONDS = 10 * 365 * 86_400.0  # what PostgreSQL can still add to the present, by far
+LARGEST_COUNT = 1_000_000_000  # what every column that counts can hold
 _LONGEST_STATEMENT = 4.0  # claims look back five seconds, the longest a transaction may take (tasks/slots.py)
 
 
@@ -139,7 +140,7 @@ def _limits(env: Env) -> CreateLimits:
         cooldown=env.float(
             "RESEND_COOLDOWN_SECONDS", 60.0, validate=validate.Range(min=0, max=_LONGEST_SECONDS)
         ),
-        max_waiting=env.int("CLIENT_MAX_WAITING", 5000, validate=validate.Range(min=0)),
+        max_waiting=env.int("CLIENT_MAX_WAITING", 5000, validate=validate.Range(min=0, max=LARGEST_COUNT)),
         **hourly,
     )
 
@@ -147,18 +148,22 @@ def _limits(env: Env) -> CreateLimits:
 def parse_create_limit(text: str) -> dict[str, int]:
     """The hourly limits that `text` sets; the others keep their defaults. Raises ConfigurationError."""
     whose = ("account", "address", "client", "caller")
-    if text.strip().isdecimal():
+    if _is_count(text.strip()):
         return dict.fromkeys(whose, int(text))
     read = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, _, number = entry.partition("=")
-        if name not in whose or not number.isdecimal() or name in read:
+        if name not in whose or not _is_count(number) or name in read:
             raise ConfigurationError(
                 "CREATE_LIMIT must be requests an hour: one number, or some of account=20,address=20,client=20000,"
-                "caller=20000; 0 sets no limit"
+                "caller=20000; 0 sets no limit, and 1000000000 is the largest"
             )
         read[name] = int(number)
     return read
+
+
+def _is_count(text: str) -> bool:
+    return text.isdecimal() and len(text) <= len(str(LARGEST_COUNT)) and int(text) <= LARGEST_COUNT
 
 
 def connection() -> tuple[str, float]:

@@ -63,7 +63,10 @@ class NewVerification:
     caller: bytes
 
     def canonical_body(self) -> bytes:
-        """What makes two requests the same: the body's meaning, defaults filled in, in one spelling."""
+        """What makes two requests the same: the body's meaning in one spelling.
+
+        Without a lifetime it stands for "whatever is usual", which a deployment may change between a request and its repeat.
+        """
         body = {
             "account_id": self.account_id,
             "email": self.email,
@@ -71,9 +74,20 @@ class NewVerification:
             "expires_in": self.lifetime,
             "locale": self.locale,
             "return_url": self.return_url,
-            "metadata": self.metadata,
+            "metadata": _by_meaning(self.metadata),
         }
         return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+def _by_meaning(value: Any) -> Any:
+    """JSON has one kind of number: 1 and 1.0 are the same."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {key: _by_meaning(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_by_meaning(item) for item in value]
+    return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,10 @@ _BLOCKS = frozenset(
     }
 )
 _VOID = frozenset({"br", "hr", "img"})
+_SMALLER = frozenset({"small", "sub", "sup"})  # one within another would shrink text until nobody can read it
+_MAY_BE_EMPTY = frozenset({"td", "th", "tr", "thead", "tbody", "table", *_INLINE})
+_DEEPEST = 20
+_MOST_BREAKS = 3  # in a row: people stop reading there
 TAGS = _INLINE | _BLOCKS | _VOID
 _OWN_ATTRIBUTES = {
     "a": frozenset({"href"}),
@@ -123,6 +127,8 @@ class _Reader:
     def __init__(self, hosts: Set[str] | None) -> None:
         self._hosts = hosts
         self._open: list[tuple[str, bool]] = []  # tag, and whether it has a background of its own
+        self._empty: list[bool] = []  # of the open ones: nothing seen in it yet
+        self._breaks = 0  # since something was seen
         self._link_text_from: int | None = None  # within <a href="{link}">
         self.at = 0
         self.seen = ""
@@ -162,6 +168,12 @@ class _Reader:
         if text.count("{") != source.count("{") or text.count("}") != source.count("}"):
             raise _Refused("invalid_characters", "braces stand around placeholders only.")
         self.seen += text
+        if text.strip():
+            self._something_seen()
+
+    def _something_seen(self) -> None:
+        self._breaks = 0
+        self._empty = [False] * len(self._open)
 
     def _tag(self, name: str, attributes: str, *, closes: bool, closed: bool) -> None:
         if name not in TAGS:
@@ -181,6 +193,8 @@ class _Reader:
             inner = f"; <{self._open[-1][0]}> is open" if self._open else ""
             raise _Refused("invalid_html", f"</{name}> closes nothing{inner}.")
         self._open.pop()
+        if self._empty.pop() and name not in _MAY_BE_EMPTY:
+            raise _Refused("forbidden_html", f"there is nothing in this <{name}>.")
         if name == "a" and self._link_text_from is not None:
             self.has_link |= bool(self.seen[self._link_text_from :].strip())
             self._link_text_from = None
@@ -203,8 +217,22 @@ class _Reader:
             self._link(attributes, coloured)
         elif name == "img":
             self._image(attributes)
-        if name not in _VOID:
+        if name in _VOID:
+            self._breaks += name != "img"
+            if self._breaks > _MOST_BREAKS:
+                raise _Refused(
+                    "forbidden_html", f"at most {_MOST_BREAKS} <br> or <hr> may follow each other."
+                )
+        else:
+            self._nest(name)
             self._open.append((name, coloured))
+            self._empty.append(True)
+
+    def _nest(self, name: str) -> None:
+        if len(self._open) >= _DEEPEST:
+            raise _Refused("forbidden_html", f"elements stand within each other at most {_DEEPEST} deep.")
+        if name in _SMALLER and any(outer in _SMALLER for outer, _ in self._open):
+            raise _Refused("forbidden_html", f"<{name}> may not make small text smaller.")
 
     def _style(self, style: str | None) -> bool:
         """Whether it sets colours. Raises _Refused."""
@@ -259,6 +287,7 @@ class _Reader:
         if "&" in _REFERENCE.sub("", alt):
             raise _Refused("invalid_html", "write & as &amp;.")
         self.seen += f" {html.unescape(alt)} "
+        self._something_seen()
 
     def _address(self, key: str, value: str) -> None:
         """An address that does not change from mail to mail: no placeholder can be part of it."""

@@ -17,6 +17,7 @@ from tasks.branding_html import check_html
 from tasks.branding_text import (
     Fault,
     contrast,
+    empty_lines_fault,
     link_elsewhere,
     placeholders_of,
     template_text_fault,
@@ -180,7 +181,7 @@ class _Judge:
                 "missing_placeholder",
                 "Give {link} a line of its own, so that every program finds it.",
             )
-        elif fault := template_text_fault(pointer, text, self._hosts):
+        elif fault := empty_lines_fault(pointer, text) or template_text_fault(pointer, text, self._hosts):
             self._faults.append(fault)
 
     def _template(self, pointer: str, text: str) -> bool:

@@ -41,6 +41,9 @@ _BEFORE = r"(?<![^\s(\u00ab\u201c\u201e\"'])"
 _AFTER = r"(?![^\s.,;:!?)\u00bb\u201c\u201d\"'])"
 _STANDS_ALONE = re.compile(rf"{_BEFORE}\{{[a-z_]+\}}{_AFTER}|{_BEFORE}\{{name\}}(?=-)")
 _ANY_WORD = "aa"
+_ANY_MARK = "\u02b0"  # a letter in no host's name
+_MOST_EMPTY_LINES = 3
+_EMPTY_LINES = re.compile(rf"(?:\n[^\S\n]*){{{_MOST_EMPTY_LINES + 2},}}")
 
 
 def text_fault(pointer: str, text: str, longest: int, *, lines: bool) -> Fault | None:
@@ -75,6 +78,8 @@ def placeholders_of(text: str) -> list[str] | None:
 def link_elsewhere(pointer: str, text: str, hosts: Set[str] | None) -> Fault | None:
     """Something that mail programs make a link of and that leads to none of `hosts` (None: anywhere is fine)."""
     text = unicodedata.normalize("NFKC", text).replace("\u3002", ".").casefold()
+    # Marks are part of names in many scripts, and of no word as expressions see it.
+    text = "".join(_ANY_MARK if unicodedata.category(char).startswith("M") else char for char in text)
     rest, end = [], 0
     for url in _URL.finditer(text):
         if url[1] in _SCHEMES or "://" in url[0]:
@@ -111,6 +116,17 @@ def template_text_fault(pointer: str, text: str, hosts: Set[str] | None) -> Faul
             pointer, "placeholder_in_word", "Put white space or punctuation around each placeholder."
         )
     return link_elsewhere(pointer, _BRACES.sub(_ANY_WORD, text), hosts)
+
+
+def empty_lines_fault(pointer: str, text: str) -> Fault | None:
+    """Emptiness that pushes what follows out of sight."""
+    if not _EMPTY_LINES.search(text):
+        return None
+    return Fault(
+        pointer,
+        "invalid_format",
+        f"Leave at most {_MOST_EMPTY_LINES} lines in a row empty: people stop reading there.",
+    )
 
 
 def contrast(one: str, other: str) -> float:

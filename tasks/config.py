@@ -104,4 +104,4 @@ def _steps(env: Env, name: str, default: tuple[float, ...]) -> tuple[float, ...]
 
 
 def _at_least_one(env: Env, name: str, default: int) -> int:
-    return int(env.int(name, default, validate=validate.Range(min=1)))
+    return int(env.int(name, default, validate=validate.Range(min=1, max=db_config.LARGEST_COUNT)))

@@ -21,7 +21,7 @@ from tasks import runtime
 from tasks.brandings import Brandings
 from tasks.message import Sender
 from tests.factories import Factory
-from tests.support.api import Api, make_api
+from tests.support.api import Api, make_api, use_up_judging
 from tests.support.courier import SETTINGS, make_courier
 from tests.support.log_lines import logging_as
 from tests.support.smtp_server import SmtpServer, accept_silently, hang
@@ -171,6 +171,15 @@ def test_a_preview_shows_the_mail_and_keeps_nothing(api: Api, database: Database
     assert "Welcome to Example Shop!" in preview(api).json["text"]
     refused = preview(api, branding={"name": ""})
     assert [error["pointer"] for error in refused.json["errors"]] == ["/branding/name"]
+
+
+def test_judging_is_limited_by_the_hour_refused_documents_included(api: Api) -> None:
+    use_up_judging(api, but=1)
+    assert preview(api, branding={"name": ""}).status_code == 422
+    refused = preview(api, branding={"name": "Shop"})
+    assert (refused.status_code, refused.json["limit"]) == (429, "branding_judged_by_client")
+    assert put(api, {"name": "Shop"}).status_code == 429
+    assert delete(api).status_code == 200
 
 
 # The mail

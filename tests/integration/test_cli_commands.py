@@ -227,6 +227,13 @@ def test_what_is_refused_is_not_repeated_where_it_may_be_a_secret(
     assert KEY[-32:] not in done.output
 
 
+def test_a_key_where_a_command_belongs_is_not_repeated(run_alone: Callable[..., Any]) -> None:
+    done = run_alone("cs_live_abcdefghij_abcdefghijkmnpqrstuvwxyz23456789")
+    assert done.returncode == 2
+    assert "cs_live" not in done.stdout + done.stderr
+    assert "no such command" in done.stderr
+
+
 def test_a_read_only_database_is_called_that(run: Run, make: Factory, database_url: str) -> None:
     name = database_url.rpartition("/")[2].partition("?")[0]
     make.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')

@@ -15,7 +15,7 @@ from app.errors import MOST_ERRORS
 from app.field_codes import FIELD_CODES
 from db import brandings, clients
 from db.session import Database
-from tests.support.api import Api, make_api
+from tests.support.api import Api, make_api, use_up_judging
 from tests.support.courier import DATABASE_SETTINGS, make_courier
 from tests.support.described import Described
 
@@ -282,6 +282,11 @@ def cause_limits(service: Described) -> None:
         caller.call("tokens_consume", json={"token": "0" * 16})
     for number in range(brandings._HOURLY + 1):
         caller.call("branding_replace", json={"name": f"Shop {number}"})
+    judged = make_api(service.api.database, "judged")
+    use_up_judging(judged)
+    Described(judged, seen=service.seen).call(
+        "branding_preview", json={"branding": {"name": "Shop"}, "purpose": "signup"}
+    )
 
 
 def cause_refusals_by_key(service: Described) -> None:

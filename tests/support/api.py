@@ -9,11 +9,13 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from app import create_app
+from app.branding import JUDGED_HOURLY
 from app.config import WebSettings
 from app.services import Services
-from db import clients, ids, tokens
+from db import clients, ids, limits, tokens
 from db.clients import NewKey
 from db.config import CreateLimits
+from db.limits import Bucket
 from db.session import Database
 from tests.support.courier import DATABASE_SETTINGS
 
@@ -91,3 +93,11 @@ def snapshot(database: Database) -> list[dict[str, Any]]:
             for table in ("accounts", "verifications", "email_outbox", "delivery_attempts", "state_changes")
             for row in tx.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()  # type: ignore[arg-type]
         ]
+
+
+def use_up_judging(api: Api, *, but: int = 0) -> None:
+    """Leave a client so many brandings that it may have judged this hour."""
+    bucket = Bucket("branding_judged_by_client", api.owner.client.id.bytes, JUDGED_HOURLY)
+    with api.database.transaction() as tx:
+        for _ in range(JUDGED_HOURLY - but):
+            limits.take(tx, [bucket])
