@@ -45,6 +45,8 @@ broker_connection_retry_on_startup = True
 broker_connection_max_retries = None
 # Sends in flight go on when the broker is lost: the lease protects them, not the message.
 worker_cancel_long_running_tasks_on_connection_loss = False
+# Celery's own consumer ends the worker when a lost connection cannot be put away in good order.
+worker_consumer = "tasks.consumer:SteadyConsumer"
 
 # JSON only, both ways: a pickle in the broker would run code.
 task_serializer = "json"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from flask import request
 
 from app.services import services
 
 _WITH_PORT = re.compile(r"\[([^\[\]]+)\](?::\d+)?|([0-9.]+):\d+")
+# Where translators put an IPv4 address into an IPv6 one (RFC 6052): its callers share a /64, and little else.
+_TRANSLATED = ip_network("64:ff9b::/96")
 _SITE_BITS = 64  # what a provider hands out to one customer: whoever has one IPv6 address has all of these
 
 
@@ -32,7 +34,13 @@ def _site(text: str) -> str:
     except ValueError:
         return text
     if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is not None:
-            return str(address.ipv4_mapped)
-        return str(ip_network((address, _SITE_BITS), strict=False))
+        within = _ipv4_within(address)
+        return str(within or ip_network((address, _SITE_BITS), strict=False))
     return str(address)
+
+
+def _ipv4_within(address: IPv6Address) -> IPv4Address | None:
+    """The IPv4 address of a caller whose packets took a detour. 6to4 gives each of them 65,536 networks."""
+    if address in _TRANSLATED:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour

@@ -47,6 +47,8 @@ def _masked() -> Iterator[None]:
     """click quotes what it does not understand: a key or an address in the wrong place must not end in a build's log."""
     try:
         yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise  # its message is the help, in many lines; nobody wrote anything that could be masked
     except click.UsageError as error:
         raise click.UsageError(mask(error.format_message()), error.ctx) from None
 
@@ -66,7 +68,10 @@ def _in_words(error: CountersignError | psycopg.Error) -> tuple[str, int]:
         return "the database is read-only: DATABASE_URL must name one that takes writes", UNREACHABLE
     match error:
         case ConfigurationError():
-            return str(error), USAGE
+            hint = (
+                "" if os.environ.get("DATABASE_URL") else " (beside `make run`: `set -a; . .run/env; set +a`)"
+            )
+            return f"{error}{hint}", USAGE
         case CommitUnknown():
             return (
                 "the database's answer was lost, it may have been done: look before you repeat",

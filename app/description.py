@@ -263,6 +263,7 @@ def _name_ids(document: Json) -> None:
                 kind = _IDS[parameter["name"]]
                 parameter["schema"] = {"type": "string", "pattern": f"^{kind}_[0-9a-f]{{32}}$"}
                 parameter["example"] = examples.IDS[parameter["name"]]
+                parameter["description"] = f"As an answer gave it: `{kind}_` and 32 hex digits."
 
 
 def _row(problem: Problem) -> Json:

@@ -165,8 +165,7 @@ PROBLEMS: Mapping[type[Exception], Problem] = MappingProxyType(
             409,
             "mail_not_sent",
             "No mail with this token has left yet",
-            "Ask again after Retry-After; if `retryable` is true by then, none will.",
-            {"Retry-After": "1"},
+            "Ask again after Retry-After; without that header none will leave: the verification's receipt says why.",
         ),
         domain.TokenAlreadyUsed: Problem(
             409,
@@ -261,8 +260,13 @@ def problem_of(error: Exception) -> Problem:
             return replace(known, more=more, headers={"Retry-After": str(error.retry_after)})
         case domain.RateLimited():
             return replace(
-                known, more={"limit": error.limit}, headers={"Retry-After": str(error.retry_after)}
+                known,
+                detail=f"The hourly limit `{error.limit}` is used up. Wait for Retry-After; nothing was changed.",
+                more={"limit": error.limit},
+                headers={"Retry-After": str(error.retry_after)},
             )
+        case domain.NotHandedOver() if error.retry_after is not None:
+            return replace(known, headers={"Retry-After": str(error.retry_after)})
     return known
 
 

@@ -111,8 +111,10 @@ class _Query(Schema):
 class ListQuerySchema(_Query):
     """`GET /v1/verifications`."""
 
-    verification_status = Choice(Status, load_default=None)
-    delivery_status = Choice(State, load_default=None)
+    verification_status = Choice(Status, load_default=None, metadata={"description": "Those of this status."})
+    delivery_status = Choice(
+        State, load_default=None, metadata={"description": "Those whose delivery is in this state."}
+    )
     account_id = Text(1, 255, load_default=None, metadata={"description": "Your own id of the account."})
     consumed_since = Since(
         load_default=None,

@@ -10,7 +10,7 @@ from app.disposable import DisposablePolicy, is_listed
 from db.changes import FeedChange
 from db.consumption import Consumed
 from db.ids import public
-from db.views import Receipt, Verification
+from db.views import OperatorAction, Receipt, Verification
 
 
 def verification(value: Verification) -> dict[str, Any]:
@@ -56,9 +56,23 @@ def receipt(value: Receipt) -> dict[str, Any]:
         "verification": verification(known.verification),
         "delivery": {**asdict(known.delivery), "delivery_id": public("dlv", known.delivery.id)},
         "attempts": known.attempts,
-        "events": known.events,
+        "events": sorted(
+            [*map(asdict, known.events), *map(_operation, known.actions)], key=lambda e: e["received_at"]
+        ),
         "timeline": value.timeline,
         "next_action": value.next_action,
+    }
+
+
+def _operation(action: OperatorAction) -> dict[str, Any]:
+    """What an operator did, in the shape of what a provider says."""
+    return {
+        "provider": "operator",
+        "event_id": public("opr", action.id),
+        "kind": f"operator_{action.action}",
+        "occurred_at": action.at,
+        "received_at": action.at,
+        "applied_at": action.at,
     }
 
 

@@ -9,7 +9,7 @@ from db.delivery_state import Evidence
 from db.ids import public
 from db.logs import mask
 from db.phases import Status
-from db.views import Receipt, TimelineEntry, Verification
+from db.views import Delivery, Receipt, TimelineEntry, Verification
 
 _EVENT_WIDTH = 24
 _EVIDENCE = {
@@ -32,8 +32,7 @@ def _head(receipt: Receipt) -> Iterator[str]:
     yield f"  for        {verification.email_masked} (account {_one_line(verification.account_id)}, {verification.purpose})"
     yield f"  status     {verification.status}, {_link(verification)}"
     yield f"Delivery     {public('dlv', delivery.id)}: {delivery.status}"
-    counts = f"{delivery.attempt_count} counted, {delivery.replay_count} repeated, {delivery.lost_count} lost"
-    yield f"  attempts   {counts}"
+    yield f"  attempts   {_attempts(delivery)}"
     if delivery.provider:
         said = f", its id {delivery.provider_message_id}" if delivery.provider_message_id else ""
         yield f"  provider   {delivery.provider}{said}"
@@ -44,6 +43,13 @@ def _head(receipt: Receipt) -> Iterator[str]:
     if verification.superseded_by:
         yield f"Superseded by {public('ver', verification.superseded_by)}"
     yield f"Request      {verification.correlation_id}"
+
+
+def _attempts(delivery: Delivery) -> str:
+    """The three counters, each of which has a budget of its own."""
+    repeated = " after no answer" if delivery.replay_count else ""
+    lost = " with a worker that died or was too late, which spends no try" if delivery.lost_count else ""
+    return f"{delivery.attempt_count} spent, {delivery.replay_count} repeated{repeated}, {delivery.lost_count} lost{lost}"
 
 
 def _link(verification: Verification) -> str:

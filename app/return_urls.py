@@ -41,21 +41,29 @@ def _split(url: str) -> SplitResult | None:
     """None for whatever two readers might read differently."""
     try:
         parts = urlsplit(url)
-        _ = parts.port
+        is_plain = parts.scheme in {"http", "https"} and parts.hostname and "@" not in parts.netloc
+        is_plain = is_plain and parts.port != 0 and "\\" not in url and not _has_controls(url)
+        return parts if is_plain and _stays_in_place(parts.path) else None
     except ValueError:
         return None
-    is_plain = parts.scheme in {"http", "https"} and parts.hostname and "@" not in parts.netloc
-    return parts if is_plain and "\\" not in url and _stays_in_place(parts.path) else None
 
 
 def _stays_in_place(path: str) -> bool:
-    """Whether it has no steps but those that are seen, however often somebody behind it decodes it."""
+    """Whether it has no steps but those that are seen, however often somebody behind it decodes it.
+
+    UnicodeDecodeError for what is no UTF-8: some read overlong forms as a slash.
+    """
     for _ in range(_DECODINGS):
-        decoded = unquote(path)
-        if decoded.count("/") != path.count("/") or "\\" in decoded:
+        decoded = unquote(path, errors="strict")
+        if decoded.count("/") != path.count("/") or "\\" in decoded or _has_controls(decoded):
             return False
         path = decoded
     return not {step.partition(";")[0] for step in path.split("/")} & {".", ".."}
+
+
+def _has_controls(text: str) -> bool:
+    """Line ends and the like: some readers cut an address there, some leave them out."""
+    return any(char < " " or char == "\x7f" for char in text)
 
 
 def _is_below(wanted: SplitResult, entry: str) -> bool:

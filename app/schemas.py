@@ -66,18 +66,32 @@ class Text(fields.String):
         "invalid_utf8": Complaint("invalid_type", "This must be a string."),
     }
 
-    def __init__(self, shortest: int, longest: int, pattern: str = rf"[^{_UNSEEN}]*", **kwargs: Any) -> None:
+    def __init__(
+        self,
+        shortest: int,
+        longest: int,
+        pattern: str = rf"[^{_UNSEEN}]*",
+        *,
+        allowed: str = "This has characters it must not have.",
+        **kwargs: Any,
+    ) -> None:
+        """`allowed` says what `pattern` means."""
         self.described = {"pattern": rf"^(?:{pattern})$"}  # as JSON Schema writes it
         super().__init__(
             validate=[
                 validate.Length(
                     shortest,
                     longest,
-                    error=Complaint("invalid_length", f"Use {shortest} to {longest} characters."),
+                    error=Complaint(
+                        "invalid_length",
+                        f"Use {shortest} to {longest} characters."
+                        if shortest < longest
+                        else f"Use {longest} characters.",
+                    ),
                 ),
                 validate.Regexp(
                     rf"\A(?:{pattern})\Z",
-                    error=Complaint("invalid_format", "This has characters it must not have."),
+                    error=Complaint("invalid_format", allowed),
                 ),
             ],
             **kwargs,
@@ -176,6 +190,7 @@ class NewVerificationSchema(_Request):
         1,
         64,
         r"[a-z][a-z0-9_-]*",
+        allowed="Use lower-case letters, digits, - and _, beginning with a letter: sign-up.",
         load_default="signup",
         metadata={"description": "`signup`, `email_change`, or a word of your own."},
     )
@@ -184,6 +199,7 @@ class NewVerificationSchema(_Request):
         2,
         35,
         r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8})*",
+        allowed="Use a language tag of BCP 47: en, pt-BR.",
         load_default=None,
         metadata={"description": "The language of mail and page, as BCP 47 writes it."},
     )
@@ -191,6 +207,7 @@ class NewVerificationSchema(_Request):
         8,
         2000,
         r"https?://[!-~]+",
+        allowed="Use an http:// or https:// URL in ASCII, percent-encoded where needed.",
         load_default=None,
         metadata={
             "description": "Where the page offers to go afterwards: an address on the client's list, or below one.",
@@ -334,9 +351,9 @@ class AttemptSchema(Schema):
 
 
 class EventSchema(Schema):
-    """What a provider said by itself."""
+    """What a provider said by itself, or what an operator did (`timeline` has their words)."""
 
-    provider = _text()
+    provider = _text("Which provider, or `operator`.")
     event_id = _text()
     kind = _text()
     occurred_at = _instant(none=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -30,6 +33,7 @@ from db.errors import (
 )
 from db.phases import MOVING, Phase
 from db.verifications import NewVerification
+from db.views import Verification
 from tasks.message import CURRENT_TEMPLATE_VERSION
 
 blueprint = Blueprint(
@@ -47,6 +51,7 @@ blueprint.before_request(_require)
 
 # How soon another look is worth it, in seconds.
 _POLL = {Phase.QUEUED: 1, Phase.LEASED: 1, Phase.DELIVERED: 5, Phase.AWAITING_RECONCILIATION: 15}
+_LONGEST_POLL = 60
 # A caller may name the charset, which is UTF-8 either way.
 _CHARSET = re.compile(r';[ \t]*charset="?utf-8"?', re.IGNORECASE)
 _SECURED: dict[str, Any] = {"security": [{"apiKey": []}]}
@@ -86,7 +91,7 @@ def create(body: dict[str, Any]) -> tuple[dict[str, Any], int, dict[str, str]]:
         "Location": f"/v1/verifications/{shown['verification_id']}",
         idempotency.HEADER: idempotency.written(key),
         **({"Idempotent-Replayed": "true"} if created.replayed else {}),
-        **_polling(created.verification.phase),
+        **_polling(created.verification),
     }
     return shown, 202, answered
 
@@ -101,7 +106,7 @@ def show(verification_id: str) -> tuple[dict[str, Any], dict[str, str]]:
     Answers that can still change carry Retry-After.
     """
     found = receipts.read(services().database, current_client().id, verification_id_of(verification_id))
-    return presentation.verification(found), _polling(found.phase)
+    return presentation.verification(found), _polling(found)
 
 
 @blueprint.route("/<verification_id>/receipt")
@@ -129,12 +134,15 @@ def _new_verification(body: dict[str, Any], key: str, key_is_ours: bool) -> NewV
     with_services = services()
     settings = with_services.settings
     allow_reserved = settings.allow_reserved_domains or clients.is_test_key(presented_key())
-    address = addresses.check(
-        body["email"], allow_reserved=allow_reserved, disposable=config.disposable_policy()
-    )
-    shortest = with_services.database_settings.min_token_life
-    if body["expires_in"] is not None and body["expires_in"] <= shortest:
-        raise _invalid("/expires_in", "out_of_range", f"Use more than {shortest:g} seconds.")
+    wrong = list(_too_short(body["expires_in"], with_services.database_settings.min_token_life))
+    try:
+        address = addresses.check(
+            body["email"], allow_reserved=allow_reserved, disposable=config.disposable_policy()
+        )
+    except InvalidRequest as error:  # all that is wrong at once, as with shapes
+        raise InvalidRequest([*error.errors, *wrong]) from None
+    if wrong:
+        raise InvalidRequest(wrong)
     return NewVerification(
         idempotency_key=key,
         key_is_ours=key_is_ours,
@@ -150,6 +158,11 @@ def _new_verification(body: dict[str, Any], key: str, key_is_ours: bool) -> NewV
         template_version=CURRENT_TEMPLATE_VERSION,
         caller=callers.digest(),
     )
+
+
+def _too_short(life: float | None, shortest: float) -> Iterator[FieldError]:
+    if life is not None and life <= shortest:
+        yield FieldError("/expires_in", "out_of_range", f"Use more than {shortest:g} seconds.")
 
 
 def _permit(return_url: str | None, client: Client) -> None:
@@ -174,5 +187,12 @@ def _form() -> str:
     return form
 
 
-def _polling(phase: Phase) -> dict[str, str]:
-    return {"Retry-After": str(_POLL[phase])} if phase in MOVING else {}
+def _polling(seen: Verification) -> dict[str, str]:
+    """Of what waits for its next attempt: when that is, by our clock, which may be wrong, and so never far off."""
+    if seen.phase not in MOVING:
+        return {}
+    seconds = _POLL[seen.phase]
+    if seen.phase is Phase.QUEUED and seen.next_attempt_at is not None:
+        until = math.ceil((seen.next_attempt_at - datetime.now(UTC)).total_seconds())
+        seconds = max(seconds, min(until, _LONGEST_POLL))
+    return {"Retry-After": str(seconds)}

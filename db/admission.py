@@ -87,7 +87,9 @@ def _check_account(recent: Cursor, limits: CreateLimits) -> None:
     rows = recent.fetchall()
     alike = next((row for row in rows if row["is_alike"] and row["age"] < limits.cooldown), None)
     if alike is not None:
-        raise ResendCooldown(alike["id"], _whole(limits.cooldown - alike["age"]))
+        # The link in that mail is dead if another address was asked for since: then the other mail is the one to look for.
+        live = next((row for row in rows if row["is_live"]), alike)
+        raise ResendCooldown(live["id"], _whole(limits.cooldown - alike["age"]))
     of_the_hour = [row["age"] for row in rows if row["age"] < _HOUR]
     if 0 < limits.account <= len(of_the_hour):
         raise RateLimited("create_by_account", _whole(_HOUR - of_the_hour[limits.account - 1]))

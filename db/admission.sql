@@ -6,8 +6,10 @@
 SELECT pg_advisory_xact_lock(hashtextextended(%(client_id)s::text || %(email_canonical)s, 1))
 
 -- name: read_recent_of_account
--- An account's mails of so many seconds, newest first, with their age in seconds; `is_alike`: same purpose and mailbox.
+-- An account's mails of so many seconds, newest first, with their age in seconds; `is_alike`: same purpose and mailbox;
+-- `is_live`: of this purpose the one whose link works.
 SELECT v.id, v.purpose = %(purpose)s AND v.email_canonical = %(email_canonical)s AS is_alike,
+       v.purpose = %(purpose)s AND v.status = 'requested' AS is_live,
        extract(epoch FROM clock_timestamp() - v.created_at)::float AS age
 FROM verifications v JOIN email_outbox o ON o.verification_id = v.id
 WHERE v.account_id = (SELECT id FROM accounts WHERE client_id = %(client_id)s AND external_id = %(external_id)s)

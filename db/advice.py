@@ -55,6 +55,11 @@ WORDS: MappingProxyType[str, Words] = MappingProxyType(
             "No mail provider took mail until the deadline.",
             "Mend the provider (its last refusal is in the receipt), then request a new verification.",
         ),
+        "operator_resolved": Words(
+            "An operator decided it: the provider's answer never came.",
+            "The receipt's timeline says why; ask the person to look for the mail before a new verification is requested.",
+        ),
+        "operator_retried": Words("An operator gave the mail another try.", _GOES_ON),
         "not_now": Words("The mail was refused for now.", _REQUEST_LATER),
         "rejected": Words(
             "The provider refused the mail for good.", "See the receipt's attempts for what it said."
@@ -117,7 +122,8 @@ WORDS: MappingProxyType[str, Words] = MappingProxyType(
         ),
         "smtp_timeout": Words(
             "The mail server stopped answering before it had the mail.",
-            "If it lasts, see the server's log and raise SEND_DEADLINE_SECONDS (and LEASE_SECONDS).",
+            "If it lasts, see the server's log: it hangs, or something before it swallows packets. If it is only slow, raise "
+            "SEND_DEADLINE_SECONDS (and LEASE_SECONDS); a second server in MAIL_URL takes over meanwhile.",
         ),
         "connection_lost": Words("The mail server broke off before it had the mail.", _SEE_SERVER_LOG),
         "connection_lost_before_end": Words(

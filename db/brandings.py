@@ -1,6 +1,8 @@
 """What a client's mail looks like: stored whole, never changed, because a replay needs what the mail was first sent with.
 
-What stands in a body is `tasks.branding`'s business. Setting one is limited by the hour: rows are kept for good.
+What stands in a body is `tasks.branding`'s business. Rows are kept for good, also those that nothing refers to any more: one
+could only go once no verification points at it, and to find that out would take an index of all of them for nothing else. The
+limit by the hour bounds them: half a megabyte an hour at worst, from a client that tries.
 """
 
 from __future__ import annotations

@@ -58,6 +58,34 @@ class NewKey:
     key: str
 
 
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A client after a change; `changed` is False where it was so before."""
+
+    client: Client
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KnownKey:
+    """A key as operators see it: `name` is its beginning, `cs_live_<prefix>`."""
+
+    name: str
+    created_at: datetime
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """A key that works no more; `working` is how many of its client's still do, `changed` False if it was revoked before."""
+
+    client: Client
+    key: KnownKey
+    revoked_at: datetime
+    working: int
+    changed: bool
+
+
 def create(
     database: Database, name: str, return_urls: Sequence[str] = (), *, is_test: bool = False
 ) -> NewKey:
@@ -80,10 +108,39 @@ def list_all(database: Database) -> list[tuple[Client, int]]:
         return [(_client(row), row["keys"]) for row in tx.execute(_SQL["list_clients"])]
 
 
-def disable(database: Database, name: str) -> Client:
+def named(database: Database, name: str) -> Client:
+    """The client of that name. Raises NotFound."""
+    with database.transaction() as tx:
+        return _found(tx.execute(_SQL["find_client"], {"name": name}).fetchone())
+
+
+def disable(database: Database, name: str) -> Changed:
     """Switch a client off: its keys stop at once. Doing it twice is fine. Raises NotFound."""
     with database.transaction() as tx:
-        return _found(tx.execute(_SQL["disable_client"], {"name": name}).fetchone())
+        before = _locked(tx, name)
+        after = _found(tx.execute(_SQL["disable_client"], {"id": before.id}).fetchone())
+    return Changed(after, before.disabled_at is None)
+
+
+def enable(database: Database, name: str) -> Changed:
+    """Switch a client on again, with the keys it had. Doing it twice is fine. Raises NotFound."""
+    with database.transaction() as tx:
+        before = _locked(tx, name)
+        after = _found(tx.execute(_SQL["enable_client"], {"id": before.id}).fetchone())
+    return Changed(after, before.disabled_at is not None)
+
+
+def change_return_urls(
+    database: Database, name: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()
+) -> Changed:
+    """Take addresses off a client's list and put others at its end, unless they are there. Raises NotFound."""
+    with database.transaction() as tx:
+        before = _locked(tx, name)
+        kept = [url for url in before.return_urls if url not in remove]
+        wanted = list(dict.fromkeys([*kept, *add]))
+        values = {"id": before.id, "return_urls": wanted}
+        after = _found(tx.execute(_SQL["set_return_urls"], values).fetchone())
+    return Changed(after, after.return_urls != before.return_urls)
 
 
 def create_key(database: Database, name: str) -> NewKey:
@@ -92,15 +149,25 @@ def create_key(database: Database, name: str) -> NewKey:
         return _add_key(tx, _found(tx.execute(_SQL["find_client"], {"name": name}).fetchone()))
 
 
-def revoke_key(database: Database, prefix: str) -> datetime:
-    """Stop a key; answers since when. `prefix` may be the whole key or `cs_live_<prefix>`. Raises NotFound."""
+def list_keys(database: Database, name: str) -> list[KnownKey]:
+    """All keys that the client of that name ever had, oldest first. Raises NotFound."""
+    with database.transaction() as tx:
+        return _keys(tx, _found(tx.execute(_SQL["find_client"], {"name": name}).fetchone()))
+
+
+def revoke_key(database: Database, prefix: str) -> Revoked:
+    """Stop a key. `prefix` may be the whole key or `cs_live_<prefix>`. Doing it twice is fine. Raises NotFound."""
     bare = prefix.removeprefix("cs_live_").removeprefix("cs_test_").partition("_")[0]
     with database.transaction() as tx:
-        row = tx.execute(_SQL["revoke_key"], {"prefix": bare}).fetchone()
-    if row is None:
-        raise NotFound("no such key")
-    revoked_at: datetime = row["revoked_at"]
-    return revoked_at
+        whose = tx.execute(_SQL["find_key_of_any_state"], {"prefix": bare}).fetchone()
+        if whose is None:
+            raise NotFound("no such key")
+        client = _locked(tx, whose["name"])  # so that two revocations at once know which was the last
+        changed = tx.execute(_SQL["revoke_key"], {"prefix": bare}).fetchone() is not None
+        keys = _keys(tx, client)
+    key = next(key for key in keys if key.name == _key_name(client, bare))
+    assert key.revoked_at is not None, "now or before"
+    return Revoked(client, key, key.revoked_at, sum(key.revoked_at is None for key in keys), changed)
 
 
 def is_key(presented: str) -> bool:
@@ -130,12 +197,21 @@ def authenticate(tx: Tx, presented_key: str) -> Client:
 
 def _add_key(tx: Tx, client: Client) -> NewKey:
     prefix = _random(_PREFIX_LENGTH)
-    key = f"cs_{'test' if client.is_test else 'live'}_{prefix}_{_random(_SECRET_LENGTH)}"
+    key = f"{_key_name(client, prefix)}_{_random(_SECRET_LENGTH)}"
     tx.execute(
         _SQL["insert_key"],
         {"id": new_id(), "client_id": client.id, "prefix": prefix, "key_hash": _hash(key)},
     )
     return NewKey(client, prefix, key)
+
+
+def _keys(tx: Tx, client: Client) -> list[KnownKey]:
+    rows = tx.execute(_SQL["list_keys"], {"client_id": client.id})
+    return [KnownKey(_key_name(client, row["prefix"]), row["created_at"], row["revoked_at"]) for row in rows]
+
+
+def _key_name(client: Client, prefix: str) -> str:
+    return f"cs_{'test' if client.is_test else 'live'}_{prefix}"
 
 
 def _random(length: int) -> str:
@@ -144,6 +220,10 @@ def _random(length: int) -> str:
 
 def _hash(key: str) -> bytes:
     return hashlib.sha256(key.encode()).digest()
+
+
+def _locked(tx: Tx, name: str) -> Client:
+    return _found(tx.execute(_SQL["lock_client"], {"name": name}).fetchone())
 
 
 def _found(row: Row | None) -> Client:

@@ -13,6 +13,7 @@ from environs import Env, EnvError, validate
 from psycopg.conninfo import conninfo_to_dict
 
 from db.errors import ConfigurationError
+from db.stakes import RetryTerms
 
 _NOT_A_URL = (
     "DATABASE_URL must be postgresql://user:password@host:port/name?option=value as libpq reads it: percent-encode what is "
@@ -92,16 +93,15 @@ def parse_token_keys(text: str) -> dict[str, bytes]:
     return keys
 
 
-_LONGEST_SECONDS = 10 * 365 * 86_400.0  # what PostgreSQL can still add to the present, by far
+_SHORTEST_SECONDS = 0.001  # PostgreSQL counts time-outs in milliseconds, and takes none for no limit
+LONGEST_SECONDS = 10 * 365 * 86_400.0  # what PostgreSQL can still add to the present, by far
 LARGEST_COUNT = 1_000_000_000  # what every column that counts can hold
 _LONGEST_STATEMENT = 4.0  # claims look back five seconds, the longest a transaction may take (tasks/slots.py)
 
 
-def positive_seconds(env: Env, name: str, default: float) -> float:
-    """A number of seconds above zero; decimals are fine."""
-    return float(
-        env.float(name, default, validate=validate.Range(min=0, min_inclusive=False, max=_LONGEST_SECONDS))
-    )
+def positive_seconds(env: Env, name: str, default: float, *, longest: float = LONGEST_SECONDS) -> float:
+    """A number of seconds (or of what the name says), a thousandth at least; decimals are fine."""
+    return float(env.float(name, default, validate=validate.Range(min=_SHORTEST_SECONDS, max=longest)))
 
 
 def named(error: EnvError) -> ConfigurationError:
@@ -114,6 +114,7 @@ def settings() -> DatabaseSettings:
     """Read and check the settings, once a process. Raises ConfigurationError that names the variable."""
     env = Env()
     url, statement_timeout = connection()
+    retry = retry_terms()
     try:
         keys = parse_token_keys(env.str("TOKEN_KEYS"))
         read = DatabaseSettings(
@@ -122,8 +123,8 @@ def settings() -> DatabaseSettings:
             token_keys=keys,
             active_token_key=next(iter(keys)),
             token_ttl=positive_seconds(env, "TOKEN_TTL_SECONDS", 86_400.0),
-            min_token_life=positive_seconds(env, "MIN_TOKEN_LIFE_SECONDS", 300.0),
-            delivery_deadline=positive_seconds(env, "DELIVERY_DEADLINE_SECONDS", 14_400.0),
+            min_token_life=retry.min_token_life,
+            delivery_deadline=retry.delivery_deadline,
             limits=_limits(env),
         )
     except EnvError as error:
@@ -138,7 +139,7 @@ def _limits(env: Env) -> CreateLimits:
     hourly = parse_create_limit(env.str("CREATE_LIMIT", ""))
     return CreateLimits(
         cooldown=env.float(
-            "RESEND_COOLDOWN_SECONDS", 60.0, validate=validate.Range(min=0, max=_LONGEST_SECONDS)
+            "RESEND_COOLDOWN_SECONDS", 60.0, validate=validate.Range(min=0, max=LONGEST_SECONDS)
         ),
         max_waiting=env.int("CLIENT_MAX_WAITING", 5000, validate=validate.Range(min=0, max=LARGEST_COUNT)),
         **hourly,
@@ -163,7 +164,12 @@ def parse_create_limit(text: str) -> dict[str, int]:
 
 
 def _is_count(text: str) -> bool:
-    return text.isdecimal() and len(text) <= len(str(LARGEST_COUNT)) and int(text) <= LARGEST_COUNT
+    return (
+        text.isascii()
+        and text.isdecimal()
+        and len(text) <= len(str(LARGEST_COUNT))
+        and int(text) <= LARGEST_COUNT
+    )
 
 
 def connection() -> tuple[str, float]:
@@ -179,6 +185,26 @@ def connection() -> tuple[str, float]:
     if timeout > _LONGEST_STATEMENT:
         raise ConfigurationError(f"STATEMENT_TIMEOUT_SECONDS must be at most {_LONGEST_STATEMENT:g}")
     return url, timeout
+
+
+def retry_terms() -> RetryTerms:
+    """How long a mail may wait, and what life its token must have left. Raises ConfigurationError."""
+    env = Env()
+    try:
+        return RetryTerms(
+            delivery_deadline=positive_seconds(env, "DELIVERY_DEADLINE_SECONDS", 14_400.0),
+            min_token_life=positive_seconds(env, "MIN_TOKEN_LIFE_SECONDS", 300.0),
+        )
+    except EnvError as error:
+        raise named(error) from None
+
+
+def oscillation_limit() -> int:
+    """`OSCILLATION_LIMIT`: leases of one delivery beyond which somebody is told. Raises ConfigurationError."""
+    try:
+        return int(Env().int("OSCILLATION_LIMIT", 12, validate=validate.Range(min=1, max=LARGEST_COUNT)))
+    except EnvError as error:
+        raise named(error) from None
 
 
 @cache

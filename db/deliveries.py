@@ -1,5 +1,5 @@
 """Locked deliveries: read the facts, write the move. Everything that changes an `email_outbox` row after its claim
-goes through here, under the row's lock and inside the caller's transaction.
+goes through here (but for an operator's retry, `db.operations`), under the row's lock and inside the caller's transaction.
 """
 
 from __future__ import annotations

@@ -21,6 +21,10 @@ from db.delivery_state import (
     State,
 )
 
+# What an operator decided, where a provider's word would stand: `last_error`, `failure_code`, an attempt's `error_code`.
+OPERATOR_RETRIED = "operator_retried"
+OPERATOR_RESOLVED = "operator_resolved"
+
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
@@ -234,6 +238,18 @@ def end_overdue_unknown(
         wait = timedelta(seconds=policy.after_refusal())
         return Move(State.UNKNOWN, next_attempt_at=facts.now + wait, still_open=True)
     return None
+
+
+def resolve_failed() -> Move:
+    """unknown -> failed, by an operator: nobody will know. The hand-over stays open, so that late evidence still counts."""
+    return replace(_failed(FailureCategory.UNRESOLVED, OPERATOR_RESOLVED), still_open=True)
+
+
+def resolve_not_sent(facts: Facts) -> Move:
+    """unknown -> pending, by an operator who knows that no provider has it: the gate decides, as it does for all."""
+    for attempt in facts.open_attempts:
+        facts = facts.with_outcome(attempt.lease_token, Outcome.NOT_SENT)
+    return _into_pending(facts, facts.now, exhausted=None, waited_for_provider=False)
 
 
 def may_replay(facts: Facts, provider: ProviderTraits | None, unknown_budget: int) -> bool:

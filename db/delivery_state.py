@@ -52,6 +52,14 @@ class GateReason(StrEnum):
     CONSUMED = "consumed"
 
 
+class Action(StrEnum):
+    """`operator_actions.action`: what an operator may do to a delivery."""
+
+    RETRY = "retry"
+    RESOLVE = "resolve"
+    CANCEL = "cancel"
+
+
 class FailureCategory(StrEnum):
     """`email_outbox.failure_category`: whose move it is."""
 
@@ -78,6 +86,8 @@ class Event(StrEnum):
     EVIDENCE = "evidence"
     CLOSE_GATE = "close_gate"
     END_OVERDUE = "end_overdue"
+    OPERATOR_RETRY = "operator_retry"
+    OPERATOR_RESOLVE = "operator_resolve"
 
 
 TERMINAL = frozenset({State.ACCEPTED, State.FAILED, State.EXPIRED, State.CANCELLED})
@@ -97,6 +107,7 @@ TRANSITIONS: MappingProxyType[tuple[State, Event], frozenset[State]] = MappingPr
         (_S.PENDING, _E.CLOSE_GATE): frozenset({_S.EXPIRED, _S.CANCELLED}),
         (_S.PENDING, _E.END_OVERDUE): frozenset({_S.EXPIRED}),
         (_S.PENDING, _E.EVIDENCE): frozenset({_S.ACCEPTED}),
+        (_S.PENDING, _E.OPERATOR_RETRY): frozenset({_S.PENDING}),
         # sending: leased
         (_S.SENDING, _E.HAND_OVER): frozenset({_S.SENDING}),
         (_S.SENDING, _E.SETTLE_ACCEPTED): frozenset({_S.ACCEPTED}),
@@ -113,10 +124,16 @@ TRANSITIONS: MappingProxyType[tuple[State, Event], frozenset[State]] = MappingPr
         (_S.UNKNOWN, _E.CLOSE_GATE): frozenset({_S.UNKNOWN}),
         (_S.UNKNOWN, _E.END_OVERDUE): _BACK | {_S.FAILED},
         (_S.UNKNOWN, _E.EVIDENCE): frozenset({_S.ACCEPTED}),
+        # what an operator takes for accepted is evidence, like any other
+        (_S.UNKNOWN, _E.OPERATOR_RESOLVE): _INTO_PENDING | {_S.FAILED},
         # the dead can still turn out to have been delivered
         (_S.FAILED, _E.EVIDENCE): frozenset({_S.ACCEPTED}),
         (_S.EXPIRED, _E.EVIDENCE): frozenset({_S.ACCEPTED}),
         (_S.CANCELLED, _E.EVIDENCE): frozenset({_S.ACCEPTED}),
+        # and an operator may give them another chance while the verification lives and no hand-over is open
+        (_S.FAILED, _E.OPERATOR_RETRY): frozenset({_S.PENDING}),
+        (_S.EXPIRED, _E.OPERATOR_RETRY): frozenset({_S.PENDING}),
+        (_S.CANCELLED, _E.OPERATOR_RETRY): frozenset({_S.PENDING}),
     }
 )
 

@@ -70,6 +70,10 @@ class NotCancellable(CountersignError):
     """The verification was confirmed: there is nothing left to cancel."""
 
 
+class OperationRefused(CountersignError):
+    """What an operator asked for is not allowed now; the message says why, and what else may help."""
+
+
 class UnknownTokenKey(CountersignError):
     """The row names a key that TOKEN_KEYS of this process does not hold (a rolling deploy, or a key dropped too soon)."""
 
@@ -101,7 +105,11 @@ class RateLimited(CountersignError):
 
 
 class NotHandedOver(CountersignError):
-    """No mail with this token has left yet."""
+    """No mail with this token has left; one may in `retry_after` seconds, or (None) none ever will."""
+
+    def __init__(self, retry_after: int | None) -> None:
+        super().__init__()
+        self.retry_after = retry_after
 
 
 class InvalidKey(CountersignError):

@@ -185,10 +185,12 @@ WHERE o.route = %(route)s AND o.status = 'unknown' AND o.next_attempt_at <= now(
 ORDER BY o.next_attempt_at, o.id LIMIT %(limit)s FOR UPDATE OF o SKIP LOCKED
 
 -- name: lock_unknown_answered_late
--- A batch of unknown deliveries whose last open attempt was closed by a result that came too late to move the row.
+-- A batch of unknown deliveries whose last open attempt was closed by a result that came too late to move the row. It came
+-- within the hour: what no sweep has seen by then is returned when it is due.
 SELECT o.* FROM email_outbox o
-WHERE o.status = 'unknown'
-  AND EXISTS (SELECT FROM delivery_attempts a WHERE a.delivery_id = o.id AND a.stale)
+WHERE o.id = ANY (ARRAY(
+        SELECT delivery_id FROM delivery_attempts WHERE stale AND finished_at > now() - interval '1 hour'))
+  AND o.status = 'unknown'
   AND NOT EXISTS (SELECT FROM delivery_attempts a
                   WHERE a.delivery_id = o.id AND a.handed_over_at IS NOT NULL
                     AND (a.outcome IS NULL OR a.outcome <> ALL (%(closing)s::text[])))

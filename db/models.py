@@ -195,6 +195,12 @@ verifications = Table(
     ),
     Index("ix_verifications_expiry", "expires_at", "id", postgresql_where=text("status = 'requested'")),
     Index("ix_verifications_correlation", "correlation_id"),
+    Index(
+        "ix_verifications_retention",
+        "created_at",
+        "id",
+        postgresql_where=text("anonymised_at IS NULL AND status <> 'requested'"),
+    ),
 )
 
 email_outbox = Table(
@@ -267,6 +273,11 @@ email_outbox = Table(
         postgresql_where=text("status IN ('accepted', 'failed', 'expired', 'cancelled')"),
     ),
     Index("ix_outbox_leases", "lease_until", "id", postgresql_where=text("status = 'sending'")),
+    Index(
+        "ix_outbox_provider_message",
+        "provider_message_id",
+        postgresql_where=text("provider_message_id IS NOT NULL"),
+    ),
     Index("ix_outbox_pending_gate", "send_before", "id", postgresql_where=text("status = 'pending'")),
 )
 
@@ -295,12 +306,30 @@ delivery_attempts = Table(
         "outcome NOT IN ('accepted', 'unknown') OR handed_over_at IS NOT NULL", name="handed_over"
     ),
     CheckConstraint("handed_over_at IS NULL OR provider IS NOT NULL", name="provider"),
-    Index("ix_attempts_stale", "delivery_id", postgresql_where=text("stale")),
+    Index("ix_attempts_late", "finished_at", "delivery_id", postgresql_where=text("stale")),
     Index(
         "ix_attempts_provider_message",
         "provider_message_id",
         postgresql_where=text("provider_message_id IS NOT NULL"),
     ),
+)
+
+# What operators did to deliveries. The words are a person's: retention may take them, the rest stays.
+operator_actions = Table(
+    "operator_actions",
+    metadata,
+    _id(),
+    Column("delivery_id", ForeignKey("email_outbox.id"), nullable=False, index=True),
+    Column("action", Text, nullable=False),
+    Column("operator", Text),
+    Column("reason", Text),
+    Column("at_stake", Text),  # what the operator was told before
+    Column("from_state", Text, nullable=False),
+    Column("to_state", Text, nullable=False),
+    _created_at("at"),
+    _one_of("action", ds.Action),
+    _one_of("from_state", ds.State),
+    _one_of("to_state", ds.State),
 )
 
 provider_events = Table(

@@ -7,13 +7,13 @@ from datetime import datetime
 from types import MappingProxyType
 
 from db import advice
+from db.delivery_rules import OPERATOR_RESOLVED, OPERATOR_RETRIED
 from db.delivery_state import Outcome, State
 from db.phases import CancelledBy, Status
 from db.views import Known, NextAction, Pause, clock, mask
 
 # A healthy worker takes due work within a second; the sweep finds what it missed within two of its rounds.
 _SUSPICIOUS_SECONDS = 45.0
-
 # Who cancelled, by what the change says, and what that means for another request.
 _IF_WANTED = "Request a new verification if it is still wanted."
 _IF_ASKED = "Send another only if the person asks for it."
@@ -96,13 +96,26 @@ def _pending(known: Known) -> NextAction:
         )
     waited = f"Waits for a worker; due since {_span(known.now, due)}."
     also = f" {_told(pauses, blocked=False)}" if pauses else ""
-    if (known.now - due).total_seconds() > _SUSPICIOUS_SECONDS:
+    is_long = (known.now - due).total_seconds() > _SUSPICIOUS_SECONDS
+    if is_long and _sweeps(known):  # a backlog, after a night's stop perhaps, and no outage
+        return NextAction(
+            "wait_for_worker",
+            f"{waited} Workers are alive (one swept lately): it is taken up in its turn; `outbox stats` "
+            f"shows what waits.{also}",
+            due,
+        )
+    if is_long:
         return NextAction(
             "check_workers",
             f"{waited} That is long: check that a worker runs and reaches the database.{also}",
             due,
         )
     return NextAction("wait_for_worker", waited + also, due)
+
+
+def _sweeps(known: Known) -> bool:
+    """Whether a worker did what only workers do, a moment ago."""
+    return known.swept_at is not None and (known.now - known.swept_at).total_seconds() <= _SUSPICIOUS_SECONDS
 
 
 def _pauses_that_matter(known: Known) -> tuple[Pause, ...]:
@@ -166,12 +179,26 @@ def _sending(known: Known) -> NextAction:
         a.lease_token == delivery.lease_token and a.handed_over_at and not a.finished_at
         for a in known.attempts
     )
-    doing = (
-        f"handed it to {delivery.provider} and waits for the answer"
-        if handed_over
-        else "holds it and has handed nothing over yet"
+    return NextAction("wait_for_result", f"{delivery.lease_owner} {_doing(known, until, handed_over)}", until)
+
+
+def _doing(known: Known, until: datetime, handed_over: bool) -> str:
+    """What the holder of the lease does, and what becomes of the delivery if it never says: it may be dead already."""
+    delivery = known.delivery
+    if handed_over:
+        return (
+            f"handed it to {delivery.provider} and waits for the answer. If none has come by {clock(until)} it counts as "
+            "unknown: it is looked up where the provider allows that, else waits for evidence, and is not sent again blindly."
+        )
+    if delivery.open_provider:
+        return (
+            f"holds it and has sent nothing itself, but {delivery.open_provider} may have the mail from before. If nothing "
+            f"has come by {clock(until)} it is unknown as it was, and is not sent again blindly."
+        )
+    return (
+        f"holds it and has handed nothing over yet. If that is still so at {clock(until)}, nothing was "
+        "sent: it is taken back, and tried anew while there is time."
     )
-    return NextAction("wait_for_result", f"{delivery.lease_owner} {doing}; its lease ends by itself.", until)
 
 
 def _unknown(known: Known) -> NextAction:
@@ -255,6 +282,8 @@ def _because(known: Known) -> str:
     if code is None:
         return ""
     sentence = advice.cause(code)
+    if code in {OPERATOR_RETRIED, OPERATOR_RESOLVED}:
+        return f" {sentence}"
     return f" The last one ended with {code}." + (f" {sentence}" if sentence else "")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -11,6 +11,7 @@ from db.delivery_state import State
 from db.errors import NotFound
 from db.queries import load
 from db.session import Database, Row
+from db.views import mask
 
 _SQL = load("outbox.sql")
 
@@ -33,7 +34,9 @@ class Stats:
     oldest_due_seconds: float | None
     oldest_ended_lease_seconds: float | None
     oldest_unknown_seconds: float | None
+    oldest_unknown_id: UUID | None
     paused: tuple[PausedProvider, ...]
+    oscillating: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class Listed:
     verification_id: UUID
     status: State
     attempt_count: int
+    lease_token: int
     next_attempt_at: datetime | None
     send_before: datetime | None
     last_error: str | None
@@ -52,30 +56,62 @@ class Listed:
     provider: str | None
     created_at: datetime
     completed_at: datetime | None
+    client: str
+    is_test: bool
+    account_id: str
+    email_masked: str
 
 
-def stats(database: Database) -> Stats:
-    """Where all deliveries are. Counts every row: for a person, not for a poller."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which deliveries to list; None: whichever. `more_leases_than`: unfinished ones that oscillate."""
+
+    status: State | None = None
+    client: str | None = None
+    account: str | None = None
+    since: datetime | None = None
+    more_leases_than: int | None = None
+
+
+def stats(database: Database, oscillation_limit: int) -> Stats:
+    """Where all deliveries are, and how many unfinished ones had more leases than the limit.
+
+    Counts every row: for a person, not for a poller.
+    """
     with database.transaction() as tx:
         counts_cursor = tx.execute(_SQL["count_by_status"])
+        oscillating_cursor = tx.execute(_SQL["count_oscillating"], {"limit": oscillation_limit})
         backlog_cursor = tx.execute(_SQL["read_backlog"])
         pauses_cursor = tx.execute(_SQL["list_pauses"])
+        oscillating = oscillating_cursor.fetchone()
+        assert oscillating is not None, "a count"
         counts = {State(row["status"]): row["count"] for row in counts_cursor}
         backlog = backlog_cursor.fetchone()
         assert backlog is not None, "one row, whatever there is"
         paused = tuple(PausedProvider(**row) for row in pauses_cursor)
-    return Stats({state: counts.get(state, 0) for state in State}, **backlog, paused=paused)
+    return Stats({state: counts.get(state, 0) for state in State}, **backlog, **oscillating, paused=paused)
 
 
-def newest(database: Database, status: State | None, limit: int) -> list[Listed]:
-    """The newest deliveries, of one state or of all."""
+def newest(database: Database, wanted: Wanted, limit: int) -> list[Listed]:
+    """The newest deliveries among those wanted."""
     with database.transaction() as tx:
-        rows = tx.execute(_SQL["list_deliveries"], {"status": status, "limit": limit}).fetchall()
+        rows = tx.execute(_SQL["list_deliveries"], {**asdict(wanted), "limit": limit}).fetchall()
     return [_listed(row) for row in rows]
 
 
 def find(database: Database, public_id: str) -> UUID:
     """The verification that `ver_…` or `dlv_…` means. Raises NotFound."""
+    verification_id: UUID = _find(database, public_id)["verification_id"]
+    return verification_id
+
+
+def find_delivery(database: Database, public_id: str) -> UUID:
+    """The delivery that either means. Raises NotFound."""
+    delivery_id: UUID = _find(database, public_id)["id"]
+    return delivery_id
+
+
+def _find(database: Database, public_id: str) -> Row:
     parsed = ids.parse("ver", public_id) or ids.parse("dlv", public_id)
     if parsed is None:
         raise NotFound("an id looks like ver_… or dlv_… and 32 hex digits")
@@ -83,12 +119,14 @@ def find(database: Database, public_id: str) -> UUID:
         row = tx.execute(_SQL["find_verification"], {"id": parsed}).fetchone()
     if row is None:
         raise NotFound(f"there is no {public_id}")
-    found: UUID = row["verification_id"]
-    return found
+    return row
 
 
 def _listed(row: Row) -> Listed:
     closed_early = row.pop("gate_reason") is not None
-    return Listed(
-        **{**row, "status": State(row["status"]), "send_before": None if closed_early else row["send_before"]}
-    )
+    read = {
+        "status": State(row["status"]),
+        "send_before": None if closed_early else row["send_before"],
+        "email_masked": mask(row.pop("email")),
+    }
+    return Listed(**{**row, **read})

@@ -19,6 +19,7 @@ from db.views import (
     Delivery,
     Failure,
     Known,
+    OperatorAction,
     Pause,
     Provider,
     ProviderEvent,
@@ -55,11 +56,16 @@ def read_many_in(
 def read_receipt(database: Database, client_id: UUID | None, verification_id: UUID) -> Receipt:
     """The receipt of one verification of a client (None: of any). Raises NotFound."""
     with database.transaction() as tx:
-        row = tx.execute(_SQL["read_receipt"], {"id": verification_id, "client_id": client_id}).fetchone()
+        known = read_known_in(tx, client_id, verification_id)
+    return Receipt(known, timeline.build(known), next_action.decide(known))
+
+
+def read_known_in(tx: Tx, client_id: UUID | None, verification_id: UUID) -> Known:
+    """All that is known of one, inside the caller's transaction. Raises NotFound."""
+    row = tx.execute(_SQL["read_receipt"], {"id": verification_id, "client_id": client_id}).fetchone()
     if row is None:
         raise NotFound("no such verification")
-    known = _known(row)
-    return Receipt(known, timeline.build(known), next_action.decide(known))
+    return _known(row)
 
 
 def _known(row: Row) -> Known:
@@ -69,8 +75,10 @@ def _known(row: Row) -> Known:
         attempts=tuple(_attempt(item) for item in row["attempts"]),
         events=tuple(_event(item) for item in row["events"]),
         changes=tuple(_change(item) for item in row["changes"]),
+        actions=tuple(_action(item) for item in row["actions"]),
         pauses=tuple(_pause(item) for item in row["pauses"]),
         providers=tuple(Provider(item["name"], _maybe(item["accepted_at"])) for item in row["providers"]),
+        swept_at=row["swept_at"],
         now=row["now"],
     )
 
@@ -189,6 +197,18 @@ def _change(item: Mapping[str, Any]) -> Change:
         code=item["code"],
         provider=item["provider"],
         evidence=item["evidence"],
+    )
+
+
+def _action(item: Mapping[str, Any]) -> OperatorAction:
+    return OperatorAction(
+        id=UUID(item["id"]),
+        at=_moment(item["at"]),
+        action=item["action"],
+        operator=item["operator"],
+        reason=item["reason"],
+        from_state=State(item["from_state"]),
+        to_state=State(item["to_state"]),
     )
 
 

@@ -27,8 +27,9 @@ SELECT v.id, v.client_id, a.external_id, v.purpose, v.status, v.email, v.expires
        o.lease_owner, o.lease_until, o.lease_token, o.attempt_count, o.lost_count, o.replay_count, o.send_before,
        o.gate_reason, o.open_provider, o.last_error, o.provider, o.provider_message_id, o.evidence, o.completed_at,
        o.idempotency_key AS provider_key, o.created_at AS delivery_created_at,
-       clock_timestamp() AS now, attempts.list AS attempts, events.list AS events, changes.list AS changes,
-       pauses.list AS pauses, providers.list AS providers
+       clock_timestamp() AS now, (SELECT started_at FROM sweep_runs ORDER BY slot DESC LIMIT 1) AS swept_at,
+       attempts.list AS attempts, events.list AS events, changes.list AS changes,
+       actions.list AS actions, pauses.list AS pauses, providers.list AS providers
 FROM verifications v
 JOIN accounts a ON a.id = v.account_id
 JOIN email_outbox o ON o.verification_id = v.id
@@ -51,6 +52,10 @@ CROSS JOIN LATERAL (
     SELECT coalesce(jsonb_agg(to_jsonb(c) ORDER BY c.id), '[]') AS list
     FROM state_changes c WHERE c.verification_id = v.id
 ) changes
+CROSS JOIN LATERAL (
+    SELECT coalesce(jsonb_agg(to_jsonb(d) ORDER BY d.id), '[]') AS list
+    FROM operator_actions d WHERE d.delivery_id = o.id
+) actions
 CROSS JOIN LATERAL (
     SELECT coalesce(jsonb_agg(jsonb_build_object(
                'provider', p.provider, 'sender', p.sender, 'until', p.paused_until, 'code', p.code, 'kind', p.kind,

@@ -24,7 +24,7 @@ def read_token(database: Database, client_id: UUID, verification_id: UUID, keys:
     if row is None or row["email"] is None:
         raise NotFound("no such verification")
     if not row["was_handed_over"]:
-        raise NotHandedOver
+        raise NotHandedOver(row["retry_after"])
     try:
         return tokens.derive(keys, row["token_key_id"], row["id"], row["email"], row["token_nonce"])
     except UnknownTokenKey:

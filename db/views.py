@@ -134,6 +134,19 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorAction:
+    """What an operator did to the delivery and why; `operator` and `reason` are None once anonymised."""
+
+    id: UUID
+    at: datetime
+    action: str
+    operator: str | None
+    reason: str | None
+    from_state: State
+    to_state: State
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """A provider that takes no mail from `sender` until `until`; `by_operator`: because an operator said so."""
 
@@ -162,8 +175,10 @@ class Known:
     attempts: tuple[Attempt, ...]
     events: tuple[ProviderEvent, ...]
     changes: tuple[Change, ...]
+    actions: tuple[OperatorAction, ...]
     pauses: tuple[Pause, ...]
     providers: tuple[Provider, ...]
+    swept_at: datetime | None  # when a worker last began to sweep
     now: datetime
 
     @property

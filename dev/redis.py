@@ -63,14 +63,16 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
 class Redis(Server):
     """`with Redis(folder) as redis: connect(redis.url())`. Starts empty every time.
 
-    The password is new for each object; the server reads it from a file, because command lines are public.
+    The password is new for each object; the server reads it from a file, because command lines are public. `settings` win
+    over ours.
     """
 
     name = "redis"
     end_signal = signal.SIGTERM
 
-    def __init__(self, folder: Path, *, port: int = 0) -> None:
+    def __init__(self, folder: Path, *, port: int = 0, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(folder, port=port)
+        self._settings = {**SETTINGS, **(settings or {})}
         self._password = secrets.token_urlsafe(24)
 
     def url(self, database: int = 0) -> str:
@@ -94,7 +96,7 @@ class Redis(Server):
 
     def _answers(self) -> bool:
         settings = {
-            **SETTINGS,
+            **self._settings,
             "port": str(self.port),
             "dir": str(self.folder),
             "pidfile": str(self._pid_file),

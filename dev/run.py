@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import select
 import signal
 import sys
@@ -30,6 +31,8 @@ NAMES = (
     "DATABASE_URL",
     "REDIS_URL",
 )
+# What the Procfile's processes need besides (with .run/secrets), so that a second worker can be started by hand.
+PROCESS_NAMES = ("PUBLIC_URL", "MAIL_URL", "MAIL_FROM", "ALLOW_RESERVED_DOMAINS")
 REQUEST = """\
 curl -sSw '\\n' "$API_URL/v1/verifications" -H "Authorization: Bearer $API_KEY" -H 'Content-Type: application/json' \\
   -H 'Idempotency-Key: welcome-42' -d '{"account_id": "42", "email": "ada@example.com"}'"""
@@ -143,7 +146,8 @@ def works(api_url: str, key: str) -> bool:
 def announce(stack: Stack, printer: Printer, key: str, test_key: str) -> None:
     """Write `.run/env` first, then print: whoever waits for READY finds the file."""
     urls = {**stack.urls, "API_KEY": key, "TEST_API_KEY": test_key}
-    write_private(stack.folder / "env", {name: urls[name] for name in NAMES})
+    processes = {name: stack.environment[name] for name in PROCESS_NAMES}
+    write_private(stack.folder / "env", {**{name: urls[name] for name in NAMES}, **processes})
     has_ops = status_of(urls["OPS_URL"]) not in (0, 404)
     for line in banner(urls, mail_url=stack.environment["MAIL_URL"], has_ops=has_ops):
         printer.say(line)
@@ -184,8 +188,12 @@ def banner(urls: Mapping[str, str], *, mail_url: str, has_ops: bool) -> list[str
 
 
 def curl(api_url: str, key: str) -> str:
-    """The README's request with values put in; repeated, it answers with the same verification."""
-    return REQUEST.replace("$API_URL", api_url).replace("$API_KEY", key)
+    """The README's request with values put in, for an account that there is not yet: after a restart, too, a mail comes."""
+    fresh = secrets.token_hex(3)
+    asked = REQUEST.replace("welcome-42", f"welcome-{fresh}").replace(
+        '"account_id": "42"', f'"account_id": "{fresh}"'
+    )
+    return asked.replace("$API_URL", api_url).replace("$API_KEY", key)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from dev.children import Child, Printer, ended, how_it_ended, python_command, read_procfile
+from dev.children import LAST_LINES, Child, Printer, ended, how_it_ended, python_command, read_procfile
 from dev.environment import base_environment, keep_secrets, make_folder
 from dev.ports import Ports
 from dev.postgres import Postgres
@@ -37,7 +37,9 @@ WEB_STOP_SECONDS = 28.0  # gunicorn's graceful time-out is 25
 WORKER_STOP_SECONDS = 25.0  # a send deadline of 15 and its result
 INBOX_STOP_SECONDS = 5.0
 HASTY_STOP_SECONDS = 1.0
+KILLED_LINES = 3
 
+EXAMPLE_RETURN_URL = "https://host.example/welcome"  # of the examples in the API's description
 NOBODY = "ver_" + 32 * "0"  # a verification that never is: asking for it tries a key
 # The access log names requests by their ids: by this one our own questions are known, and not printed.
 OUR_REQUEST = "dev-stack-asks"
@@ -218,7 +220,8 @@ class Stack:
     def create_key(self, name: str, *, is_test: bool = False) -> str:
         """A new API key for the client of that name, which is made where there is none."""
         said = []
-        for command in ("clients create --test" if is_test else "clients create", "keys create"):
+        create = f"clients create --return-url {EXAMPLE_RETURN_URL}{' --test' if is_test else ''}"
+        for command in (create, "keys create"):
             answer = self.run_command(f"flask --app app {command} {name} --json")
             with suppress(ValueError, KeyError, TypeError):
                 return str(json.loads(answer.stdout)["api_key"])
@@ -279,5 +282,9 @@ _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 def with_last_lines(child: Child) -> str:
     """What ended and its last lines, for a person."""
-    lines = "\n".join(f"    {line}" for line in map(explain, child.last_lines))
+    code = child.returncode()
+    most = (
+        KILLED_LINES if code is not None and code < 0 else None
+    )  # whom a signal killed had nothing to say about it
+    lines = "\n".join(f"    {line}" for line in map(explain, [*child.last_lines][-(most or LAST_LINES) :]))
     return f"{how_it_ended(child)}; its last lines:\n{lines}" if lines else f"{how_it_ended(child)}, silently"

@@ -20,12 +20,11 @@ def _migrate(connection: Connection) -> None:
     context.configure(connection=connection, target_metadata=metadata)
     with context.begin_transaction():
         connection.execute(
-            text(
-                "SELECT set_config('lock_timeout', :lock, true), set_config('statement_timeout', :all, true)"
-            ),
-            {"lock": _LOCK_TIMEOUT, "all": _STATEMENT_TIMEOUT},
+            text("SELECT set_config('statement_timeout', :all, true)"), {"all": _STATEMENT_TIMEOUT}
         )
+        # Before the short time-out: the one in front may take a while.
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ONE_MIGRATOR})
+        connection.execute(text("SELECT set_config('lock_timeout', :lock, true)"), {"lock": _LOCK_TIMEOUT})
         context.run_migrations()
 
 

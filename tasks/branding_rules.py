@@ -22,6 +22,7 @@ from tasks.branding_text import (
     placeholders_of,
     template_text_fault,
     text_fault,
+    with_any_values,
 )
 from tasks.templates import v1
 
@@ -155,10 +156,12 @@ class _Judge:
             self._fault(pointer, "unknown_field", "There is no such word.")
         elif language in _OURS and name["word"] in FIXED:
             self._fault(pointer, "fixed_words", "In this language these words stay as they are.")
-        elif fault := text_fault(pointer, text, word.longest, lines=word.lines):
+        elif fault := text_fault(pointer, text, word.longest, lines=word.lines) or empty_lines_fault(
+            pointer, text
+        ):
             self._faults.append(fault)
         elif self._placeholders(pointer, text, word.placeholders, word.needs):
-            self._no_link_elsewhere(pointer, text.replace("{name}", self._branding.name))
+            self._no_link_elsewhere(pointer, with_any_values(text, self._branding.name))
 
     def _templates(self, language: str, templates: Templates) -> None:
         pointer = f"/templates/{step(language)}"

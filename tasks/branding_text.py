@@ -28,20 +28,76 @@ _UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
 
 _BRACES = re.compile(r"\{([a-z_]+)\}")
-_URL = re.compile(r"(?<![a-z0-9+.-])([a-z][a-z0-9+.-]*+):/*([^\s/?#\\<>\"']++)[^\s<>\"']*+")
+_URL = re.compile(r"(?<![a-z0-9+.-])([a-z][a-z0-9+.-]*+):/*([^\s/?#\\<>\"']++)[!#-&(-;=?-~]*+")
+# What programs make a link of without `//` behind it.
 _SCHEMES = frozenset(
-    {"http", "https", "ftp", "mailto", "tel", "sms", "javascript", "data", "file", "vbscript"}
+    [
+        "http",
+        "https",
+        "ftp",
+        "ftps",
+        "sftp",
+        "mailto",
+        "tel",
+        "callto",
+        "sms",
+        "smsto",
+        "mms",
+        "sip",
+        "sips",
+        "skype",
+        "facetime",
+        "whatsapp",
+        "tg",
+        "xmpp",
+        "im",
+        "irc",
+        "ircs",
+        "news",
+        "nntp",
+        "geo",
+        "maps",
+        "market",
+        "intent",
+        "webcal",
+        "bitcoin",
+        "ethereum",
+        "litecoin",
+        "magnet",
+        "urn",
+        "javascript",
+        "vbscript",
+        "data",
+        "file",
+        "blob",
+        "about",
+        "view-source",
+        "ssh",
+        "telnet",
+        "gopher",
+        "ldap",
+        "ldaps",
+        "feed",
+        "git",
+        "svn",
+    ]
 )
-_DOTTED = re.compile(r"(?<![\w.-])[\w-]++(?:\.+[\w-]++)+")  # possessive: no text makes them look twice
-_LAST_LABEL = re.compile(r"[^\W\d_]{2,}(?=[-_]|$)|\d+$")
-_TAIL = re.compile(r"(?::\d++)?(?:[/?#][^\s<>\"']*+)?")
+# A mark belongs to the letter that it stands on, and a picture can be part of a name: both count as this letter, which no
+# host of a return URL has.
+_ODD_LETTER = "\u02b9"
+_HOST_LIKE = re.compile(r"(?<![\w-])[\w-]++(?:\.+[\w-]++)++")  # possessive: no text makes them look twice
+_OF_A_MAILBOX = re.compile(r"(?<=[\w.+-]@)[\w-]++(?:\.+[\w-]++)*+")
+# Letters, and whatever may follow without being part of a name to somebody: not every program knows digits but our own.
+_LAST_LABEL = re.compile(r"xn--[\w-]+|[^\W\d_]{2,}(?=[-_]|$|[^\x00-\x7f])|\d+$")
+_LINKED_BY_ITSELF = frozenset({"www", "ftp"})  # whatever follows
+# A path as far as everybody reads it: some programs stop at a letter that is not ASCII, and begin anew behind it.
+_TAIL = re.compile(r"(?::\d++)?(?:[/?#][!#-&(-;=?-~]*+)?")
 # Around a placeholder: white space, quotes, brackets, or the end of a clause. Nothing that could make one link of what it
 # stands for and what stands beside it.
 _BEFORE = r"(?<![^\s(\u00ab\u201c\u201e\"'])"
 _AFTER = r"(?![^\s.,;:!?)\u00bb\u201c\u201d\"'])"
 _STANDS_ALONE = re.compile(rf"{_BEFORE}\{{[a-z_]+\}}{_AFTER}|{_BEFORE}\{{name\}}(?=-)")
 _ANY_WORD = "aa"
-_ANY_MARK = "\u02b0"  # a letter in no host's name
 _MOST_EMPTY_LINES = 3
 _EMPTY_LINES = re.compile(rf"(?:\n[^\S\n]*){{{_MOST_EMPTY_LINES + 2},}}")
 
@@ -75,35 +131,60 @@ def placeholders_of(text: str) -> list[str] | None:
     return _BRACES.findall(text)
 
 
+def with_any_values(text: str, name: str) -> str:
+    """The text as a mail might have it: what else is filled in is of letters and digits, and can be part of a link."""
+    return _BRACES.sub(lambda brace: name if brace[1] == "name" else _ANY_WORD, text)
+
+
 def link_elsewhere(pointer: str, text: str, hosts: Set[str] | None) -> Fault | None:
-    """Something that mail programs make a link of and that leads to none of `hosts` (None: anywhere is fine)."""
-    text = unicodedata.normalize("NFKC", text).replace("\u3002", ".").casefold()
-    # Marks are part of names in many scripts, and of no word as expressions see it.
-    text = "".join(_ANY_MARK if unicodedata.category(char).startswith("M") else char for char in text)
+    """Something that mail programs make a link of and that leads to none of `hosts` (None: anywhere is fine).
+
+    Some programs read characters as they stand, some as what they are compatible with; both readings count.
+    """
+    for read in {text, unicodedata.normalize("NFKC", text)}:
+        if _leads_elsewhere(read.replace("\u3002", ".").casefold(), hosts):
+            return _elsewhere(pointer)
+    return None
+
+
+def _leads_elsewhere(text: str, hosts: Set[str] | None) -> bool:
     rest, end = [], 0
     for url in _URL.finditer(text):
         if url[1] in _SCHEMES or "://" in url[0]:
             if url[1] != "https" or not _is_of(url[2], hosts):
-                return _elsewhere(pointer)
+                return True
             rest.append(text[end : url.start()])
             end = url.end()
-    if all(_is_of(host, hosts) for host in _hosts_in(" ".join([*rest, text[end:]]))):
-        return None
-    return _elsewhere(pointer)
+    others = "".join(map(_as_letter, " ".join([*rest, text[end:]])))
+    return not all(_is_of(host, hosts) for host in _hosts_in(others))
+
+
+def _as_letter(char: str) -> str:
+    return _ODD_LETTER if char > "\x7f" and unicodedata.category(char)[0] in "MS" else char
 
 
 def _hosts_in(text: str) -> Iterator[str]:
-    """What reads as a host's name or number; a path behind it is its own."""
+    """What reads as a host's name or number, or stands behind the at sign of a mailbox; a path behind it is its own."""
+    for mailbox in _OF_A_MAILBOX.finditer(text):
+        yield mailbox[0]
     at = 0
-    while found := _DOTTED.search(text, at):
-        labels = [label for label in found[0].split(".") if label]
-        ends = [index for index, label in enumerate(labels) if index and _LAST_LABEL.match(label)]
+    while found := _HOST_LIKE.search(text, at):
         at = found.end()
-        if ends and (not labels[ends[-1]].isdecimal() or len(labels) == 4):
-            last = _LAST_LABEL.match(labels[ends[-1]])
-            yield ".".join([*labels[: ends[-1]], last[0] if last else ""])
+        if host := _host_of([label for label in found[0].split(".") if label]):
+            yield host
             tail = _TAIL.match(text, at)
             at = tail.end() if tail else at
+
+
+def _host_of(labels: list[str]) -> str | None:
+    """The part of dotted words that somebody would take for a host, if any."""
+    if labels[0] in _LINKED_BY_ITSELF:
+        return ".".join(labels)
+    for index in range(len(labels) - 1, 0, -1):
+        last = _LAST_LABEL.match(labels[index])
+        if last and (not last[0].isdecimal() or len(labels) == 4):
+            return ".".join([*labels[:index], last[0]])
+    return None
 
 
 def template_text_fault(pointer: str, text: str, hosts: Set[str] | None) -> Fault | None:

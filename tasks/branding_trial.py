@@ -17,6 +17,7 @@ from tasks.providers.mail_syntax import header_text
 LARGEST_PART: Final = (
     32 * 1024
 )  # characters of text or HTML; mail programs cut off what is larger than 100 KB
+_MOST_LINES = 200  # of text: who scrolls further?
 _LONGEST_LINE = 998  # RFC 5322
 _HOST: Final = "verify.invalid"
 _SENDER: Final = Sender("", f"no-reply@{_HOST}")
@@ -59,6 +60,9 @@ def _too_large(layout: Layout, language: str) -> Iterator[Fault]:
         if len(text) > LARGEST_PART:
             pointer = f"/templates/{step(language)}/{kind}"
             yield Fault(pointer, "too_large", f"Filled in, it is longer than {LARGEST_PART} characters.")
+    if layout.text.count("\n") > _MOST_LINES:
+        pointer = f"/templates/{step(language)}/text"
+        yield Fault(pointer, "too_large", f"Filled in, it has more than {_MOST_LINES} lines.")
 
 
 def _is_header(text: str) -> bool:

@@ -12,6 +12,9 @@ from db import config as db_config
 from db.config import positive_seconds
 from db.errors import ConfigurationError
 
+_SECONDS_A_DAY = 86_400.0
+_LONGEST_DAYS = 3650.0
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
@@ -31,6 +34,8 @@ class WorkerSettings:
     sweep_interval: float
     slots: int
     release: str | None
+    oscillation_limit: int = 12
+    retention: float = 30 * 86_400.0
 
 
 @cache
@@ -53,6 +58,8 @@ def settings() -> WorkerSettings:
             sweep_interval=sweep_interval(),
             slots=_at_least_one(env, "WORKER_SLOTS", 16),
             release=env.str("HEROKU_SLUG_COMMIT", None) or env.str("SOURCE_VERSION", None),
+            oscillation_limit=db_config.oscillation_limit(),
+            retention=_SECONDS_A_DAY * positive_seconds(env, "RETENTION_DAYS", 30.0, longest=_LONGEST_DAYS),
         )
     except EnvError as error:
         raise db_config.named(error) from None
@@ -98,8 +105,8 @@ def _check_lease(read: WorkerSettings) -> None:
 
 def _steps(env: Env, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
     steps = tuple(env.list(name, list(default), subcast=float))
-    if not steps or any(not 0 < seconds < float("inf") for seconds in steps):
-        raise ConfigurationError(f"{name} must be seconds above 0, separated by commas")
+    if not steps or any(not 0 < seconds <= db_config.LONGEST_SECONDS for seconds in steps):
+        raise ConfigurationError(f"{name} must be seconds above 0, at most ten years, separated by commas")
     return steps
 
 

@@ -105,6 +105,8 @@ class Courier:
             delivery_id=ids.public("dlv", lease.delivery_id),
             lease_token=lease.token,
         ):
+            if lease.token == self.settings.oscillation_limit + 1:  # a number that comes once
+                log.error("delivery_oscillates", limit=self.settings.oscillation_limit, alert=True)
             result = self._look_up(lease) if lease.action == "look_up" else self._send(lease)
             settled = settle(
                 self.database,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from db import changes, limits, overdue, sweep_runs
+from db import changes, limits, overdue, retention, sweep_runs
 from db.errors import DatabaseUnavailable
 from db.logs import get_logger
 from db.overdue import BATCH, UnknownTerms
@@ -19,6 +19,7 @@ from tasks.routes import LIVE, Route
 log = get_logger(__name__)
 
 _FORGOTTEN_AT_ONCE = 1000
+_ANONYMISED_AT_ONCE = 1000  # a sweep, a quarter of a million an hour: never enough to be in anybody's way
 
 
 def run_once(courier: Courier, *, trigger: str) -> dict[str, int] | None:
@@ -39,6 +40,7 @@ def run_once(courier: Courier, *, trigger: str) -> dict[str, int] | None:
     for route in courier.routes.values():
         name = "unknown_ended" if route.name == LIVE else f"unknown_ended_{route.name}"
         steps[name] = partial(_end_overdue_unknown, courier, route, until)
+    steps["anonymised"] = partial(_anonymise, courier, until)  # last: it can wait
     counts = {name: _attempt(name, step) for name, step in steps.items()}
     with suppress(DatabaseUnavailable):
         sweep_runs.finish(courier.database, slot, counts)
@@ -71,6 +73,10 @@ def _steps(courier: Courier) -> dict[str, tuple[Callable[[], int], int]]:
         "answered_late": (lambda: overdue.return_answered_late(database, policy), BATCH),
         "verifications_expired": (lambda: overdue.expire_verifications(database), BATCH),
         "changes_numbered": (lambda: changes.number(database), changes.NUMBERED_AT_ONCE),
+        "suppressions_forgotten": (
+            lambda: retention.forget_suppressions(database, retention=courier.settings.retention),
+            retention.BATCH,
+        ),
         "limits_forgotten": (lambda: limits.prune(database, limit=_FORGOTTEN_AT_ONCE), _FORGOTTEN_AT_ONCE),
     }
 
@@ -97,3 +103,12 @@ def _end_overdue_unknown(courier: Courier, route: Route, until: Deadline) -> int
         batch = overdue.end_overdue_unknown(courier.database, courier.policy, unknown_terms, after=batch)
         moved += batch.moved
     return moved
+
+
+def _anonymise(courier: Courier, until: Deadline) -> int:
+    """By keyset: what is not over yet stays, so a batch may change none."""
+    anonymised, batch = 0, retention.Batch(seen=retention.BATCH)
+    while batch.seen == retention.BATCH and anonymised < _ANONYMISED_AT_ONCE and not until.expired:
+        batch = retention.anonymise(courier.database, retention=courier.settings.retention, after=batch)
+        anonymised += batch.anonymised
+    return anonymised

@@ -79,6 +79,10 @@ def _outbox() -> None:
         "email_outbox", sa.Column("route", sa.Text(), server_default=sa.text("'live'"), nullable=False)
     )
     op.create_check_constraint("route", "email_outbox", "route IN ('live', 'test')")
+    # Left behind by a downgrade, which does not know the route.
+    op.execute(
+        "UPDATE email_outbox SET route = 'test' WHERE 'simulator' IN (coalesce(provider, ''), coalesce(open_provider, ''))"
+    )
     op.create_check_constraint(
         "provider_on_route",
         "email_outbox",
@@ -114,6 +118,7 @@ def _rate_limits() -> None:
 
 
 def downgrade() -> None:
+    _refuse_with_test_mail()
     op.execute(_RECORD_VERIFICATION_CHANGE_BEFORE)
     op.drop_table("rate_limits")
     for name, where in (("ix_outbox_pending_due", _WAITING), ("ix_outbox_unknown_due", _UNKNOWN)):
@@ -131,3 +136,19 @@ def downgrade() -> None:
     op.drop_column("clients", "branding_id")
     op.drop_column("clients", "is_test")
     op.drop_table("brandings")
+
+
+def _refuse_with_test_mail() -> None:
+    """The release before knows no routes: it would send what waits to people."""
+    op.execute(
+        """
+        DO $$ BEGIN
+            IF EXISTS (SELECT FROM email_outbox WHERE route = 'test' AND status IN ('pending', 'sending', 'unknown')) THEN
+                RAISE EXCEPTION 'test mail is waiting, which the release before would send to people: cancel it first';
+            END IF;
+            IF EXISTS (SELECT FROM clients WHERE is_test AND disabled_at IS NULL) THEN
+                RAISE EXCEPTION 'there are test clients, whose mail the release before would send: disable them first';
+            END IF;
+        END $$
+        """
+    )

@@ -74,6 +74,20 @@ def test_a_cooldown_is_of_one_account_purpose_and_address(make: Factory, changes
     assert not create(make, limited={"cooldown": 60}, **changes, **canonical).replayed
 
 
+def test_a_cooldown_names_the_mail_whose_link_works(make: Factory) -> None:
+    """Asked for one address, for another, and for the first again: its link is dead, and nobody should look for it."""
+    other = {"email": "p2@example.com", "email_canonical": "p2@example.com"}
+    first = create(make, limited={"cooldown": 60})
+    send(make, first, Outcome.ACCEPTED)
+    second = create(make, limited={"cooldown": 60}, **other)
+    create(make, limited={"cooldown": 60}, purpose="newsletter", **other)
+    with pytest.raises(ResendCooldown) as refused:
+        create(make, limited={"cooldown": 60})
+    assert refused.value.verification_id == second.verification.id
+    age(make, first.verification.id, seconds=61)
+    assert not create(make, limited={"cooldown": 60}).replayed, "the other address has a cooldown of its own"
+
+
 @pytest.mark.parametrize("how", ["refused", "cancelled before it left", "expired before it left"])
 def test_a_mail_that_certainly_never_left_starts_no_cooldown_and_uses_up_no_limit(
     make: Factory, how: str

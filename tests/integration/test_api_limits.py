@@ -42,6 +42,7 @@ def test_a_used_up_hour_says_whose_it_is(database: Database) -> None:
     api.create("k1")
     answer = api.create("k2", account_id="another")
     assert 3590 <= refused(answer, "rate_limited", limit="create_by_address") <= 3600
+    assert "create_by_address" in answer.get_json()["detail"]
 
 
 def test_a_full_backlog_refuses_this_client_only(database: Database) -> None:

@@ -124,6 +124,15 @@ def test_nobody_has_a_token_whose_mail_has_not_left(test: Api, address: str) -> 
     assert code(test, sent(test, address)) == (409, "mail_not_sent")
 
 
+def test_when_to_ask_again_for_a_token_follows_the_delivery(test: Api) -> None:
+    retried = sent(test, "transient@example.com")
+    waits = int(test.get(f"/v1/verifications/{retried}/token").headers["Retry-After"])
+    assert 1 < waits <= 70, "the first retry is after a minute"
+    assert int(test.get(f"/v1/verifications/{retried}").headers["Retry-After"]) >= 50
+    refused = sent(test, "rejected@example.com", "key-2")
+    assert "Retry-After" not in test.get(f"/v1/verifications/{refused}/token").headers
+
+
 def test_an_old_link_can_be_tried(test: Api) -> None:
     first = sent(test)
     second = sent(test, key="key-2")

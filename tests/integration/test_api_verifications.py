@@ -166,6 +166,19 @@ def test_a_field_that_is_wrong_is_named_and_nothing_happens(
 
 
 @pytest.mark.parametrize(
+    ("change", "words"), [({"purpose": "Sign Up"}, "lower-case"), ({"locale": "english"}, "pt-BR")]
+)
+def test_a_form_that_is_wrong_is_told_the_right_one(api: Api, change: dict[str, Any], words: str) -> None:
+    (error,) = problem(api.create(**change), 422, "invalid_request")["errors"]
+    assert words in error["detail"]
+
+
+def test_an_address_and_a_life_that_are_wrong_are_told_together(api: Api) -> None:
+    body = problem(api.create(email="nope", expires_in=1), 422, "invalid_request")
+    assert {error["pointer"] for error in body["errors"]} == {"/email", "/expires_in"}
+
+
+@pytest.mark.parametrize(
     "change", [{"expires_in": 300.5}, {"locale": "de-AT"}, {"return_url": "https://host.example/done"}]
 )
 def test_optional_fields_are_taken(api: Api, change: dict[str, Any]) -> None:

@@ -15,13 +15,13 @@ import pytest
 from click.testing import Result
 
 import app
-from db import clients, ids
+from db import clients, ids, leases
 from db.clients import Client
 from db.delivery_state import State
 from db.errors import InvalidKey
 from db.session import Database
 from dev.postgres import Postgres
-from tests.factories import Factory
+from tests.factories import Factory, terms
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., Result]
@@ -141,7 +141,132 @@ def test_the_outbox_is_counted_listed_and_shown(run: Run, make: Factory) -> None
     assert "person@example.com" not in text
 
 
+def test_the_oldest_unknown_is_named(run: Run, make: Factory) -> None:
+    oldest, _ = make.unknown(), make.unknown()
+    name = ids.public("dlv", oldest.delivery_id)
+    assert f"({name})" in run("outbox", "stats").stdout
+    assert data(run("outbox", "stats", "--json"))["oldest_unknown_id"] == name
+
+
+@pytest.mark.parametrize("group", ["keys", "clients", "outbox", "suppressions"])
+def test_a_group_without_a_command_shows_its_help_in_lines(run: Run, group: str) -> None:
+    done = run(group)
+    assert done.exit_code == 2
+    assert f"Usage: app {group}" in done.output
+    assert "\n  list" in done.output
+
+
+def test_without_a_database_url_the_way_beside_make_run_is_shown(run: Run) -> None:
+    assert ". .run/env" in run("clients", "list", DATABASE_URL="").stderr
+    assert ". .run/env" not in run("clients", "list", DATABASE_URL="mysql://x").stderr
+
+
+def test_the_list_says_whose_mail_it_is_and_can_be_narrowed(run: Run, make: Factory) -> None:
+    accepted, waiting = make.in_state(State.ACCEPTED), make.in_state(State.PENDING)
+    make.execute("UPDATE email_outbox SET last_error = 'connection_refused'")
+    listed = data(run("outbox", "list", "--json"))
+    assert {item["email_masked"] for item in listed} == {"p***@example.com"}
+    head, *rows = run("outbox", "list").stdout.splitlines()
+    assert [("connection_refused" in row, listed[0]["client"] in row) for row in rows] == [
+        (True, True),
+        (False, True),
+    ]
+    assert head.split()[:2] == ["DELIVERY", "CREATED"]
+    assert ids.public("ver", make.row(accepted)["verification_id"]) in rows[1]
+
+    def found(*options: str) -> list[str]:
+        return [item["id"] for item in data(run("outbox", "list", "--json", *options))]
+
+    both = [ids.public("dlv", waiting), ids.public("dlv", accepted)]
+    account = make.one("SELECT external_id FROM accounts ORDER BY id LIMIT 1")["external_id"]
+    assert found("--client", listed[0]["client"]) == found("--since", "2h") == both
+    assert found("--client", "nobody") == found("--since", "2999-01-01") == []
+    assert 1 <= len(found("--account", account)) <= len(both)
+    assert found("--account", "nobody") == []
+    assert run("outbox", "list", "--since", "yesterday").exit_code == 2
+
+
+def test_a_client_is_enabled_again_and_each_answer_says_what_changed(run: Run, database: Database) -> None:
+    key = clients.create(database, "shop").key
+    for word, changed in (("disable", True), ("disable", False), ("enable", True), ("enable", False)):
+        done = run("clients", word, "shop")
+        assert (f"shop is {word}d" in done.stdout, "already" in done.stdout) == (True, not changed)
+        assert data(run("clients", word, "shop", "--json"))["changed"] is False
+    assert whose(database, key).name == "shop"
+
+
+def test_return_urls_are_shown_added_and_removed(run: Run) -> None:
+    one, two = "https://one.example/a", "https://two.example/b"
+    data(run("clients", "create", "shop", "--return-url", one, "--json"))
+    assert run("clients", "return-urls", "shop").stdout == f"{one}\n"
+    assert data(run("clients", "return-urls", "shop", "--add", two, "--json"))["return_urls"] == [one, two]
+    again = run("clients", "return-urls", "shop", "--add", two)
+    assert "nothing was changed" in again.stderr
+    assert two in run("clients", "list").stdout
+    assert data(run("clients", "return-urls", "shop", "--remove", one, "--json"))["return_urls"] == [two]
+    missing = run("clients", "return-urls", "shop", "--remove", one)
+    assert (missing.exit_code, "nothing was changed" in missing.stderr) == (1, True)
+
+
+def test_keys_are_listed_by_their_beginnings_and_the_last_one_is_not_lost_unnoticed(
+    run: Run, database: Database
+) -> None:
+    first = clients.create(database, "shop").key
+    second = data(run("keys", "create", "shop", "--json"))["api_key"]
+    listed = run("keys", "list", "shop").stdout
+    assert [first[:18] in listed, second[:18] in listed] == [True, True]
+    assert first[18:] not in listed
+    assert [key["revoked_at"] for key in data(run("keys", "list", "shop", "--json"))] == [None, None]
+
+    done = run("keys", "revoke", first[:18])
+    assert (done.stdout, done.stderr) == (f"{first[:18]} of shop is revoked\n", "")
+    again = run("keys", "revoke", first)
+    assert "already, since" in again.stdout
+    assert first not in again.output
+    last = run("keys", "revoke", second[:18])
+    assert "no working key left" in last.stderr
+    assert data(run("keys", "revoke", second[:18], "--json"))["keys"] == 0
+
+
+def test_a_suppressed_mailbox_gets_no_mail_however_it_is_written(run: Run, make: Factory) -> None:
+    shop = make.one("SELECT name FROM clients WHERE id = %s", make.client())["name"]
+    done = run("suppressions", "add", shop, "Person+Tag@example.com", "--reason", "asked for it")
+    assert (done.exit_code, done.stdout) == (0, f"p***@example.com of {shop} is suppressed\n")
+    assert "already" in run("suppressions", "add", shop, "person@example.com", "--reason", "again").stdout
+    (listed,) = data(run("suppressions", "list", "--email", "PERSON@example.com", "--json"))
+    assert (listed["client"], listed["email_masked"], listed["reason"]) == (shop, "p***@example.com", "again")
+    assert data(run("suppressions", "list", "--email", "other@example.com", "--json")) == []
+
+    waiting = make.waiting().delivery_id
+    assert leases.claim(make.database, terms()) == []
+    assert make.row(waiting)["failure_code"] == "suppressed"
+
+    gone = run("suppressions", "remove", shop, "person@example.com")
+    assert gone.exit_code == 0, gone.stderr
+    assert make.leased()
+    again = run("suppressions", "remove", shop, "person@example.com")
+    assert (again.exit_code, "nothing was changed" in again.stderr) == (1, True)
+
+
+def test_a_suppression_can_end_by_itself(run: Run, make: Factory) -> None:
+    shop = make.one("SELECT name FROM clients WHERE id = %s", make.client())["name"]
+    options = ("--reason", "full for now", "--days", "2", "--json")
+    added = data(run("suppressions", "add", shop, "person@example.com", *options))
+    assert added["expires_at"] > added["created_at"]
+    make.execute("UPDATE suppressions SET expires_at = clock_timestamp()")
+    assert make.leased()
+
+
 REFUSED = [
+    (("clients", "enable", "nobody"), 1),
+    (("clients", "return-urls", "nobody"), 1),
+    (("clients", "return-urls", "nobody", "--add", "javascript:x"), 2),
+    (("keys", "list", "nobody"), 1),
+    (("suppressions", "add", "nobody", "ada@example.com", "--reason", "x"), 1),
+    (("suppressions", "add", "nobody", "ada@example.com"), 2),
+    (("suppressions", "add", "nobody", "ada@example.com", "--reason", "ada@example.com"), 2),
+    (("suppressions", "remove", "nobody", "no address"), 2),
+    (("suppressions", "list", "--client", "nobody"), 1),
     (("clients", "disable", "nobody"), 1),
     (("keys", "create", "nobody"), 1),
     (("keys", "revoke", "cs_live_aaaaaaaaaa"), 1),
@@ -214,6 +339,8 @@ KEY = "cs_live_6sh75p8bnz_88729g4tq7xr7bgkz4p5i5xi3wkjnuip"
             ("outbox", "list", "--limit", "{}"),
         ),
         *(("outbox", "show", "{}"), ("clients", "disable", "{}"), ("keys", "create", "{}")),
+        *(("keys", "list", "{}"), ("suppressions", "remove", "x", "{}"), ("outbox", "list", "--since", "{}")),
+        ("clients", "return-urls", "{}", "--remove", "{}"),
     ],
     ids=" ".join,
 )

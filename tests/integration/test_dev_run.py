@@ -25,7 +25,7 @@ from dev.inbox import Inbox
 from dev.postgres import Postgres
 from dev.processes import DevError, command_of, is_alive, is_listening, wait_until
 from dev.redis import Redis
-from dev.run import NAMES
+from dev.run import NAMES, PROCESS_NAMES
 from dev.stack import ROOT, Stack, status_of
 
 MAIN = "import sys; from pathlib import Path; from dev.run import main; sys.exit(main(Path(sys.argv[1])))"
@@ -129,7 +129,7 @@ def test_it_starts_serves_refuses_a_second_and_stops_without_leaving_anything(
         taken_port = taken.getsockname()[1]
         run.start(PORT=str(taken_port)).ready()
     env = run.env()
-    assert tuple(env) == NAMES
+    assert tuple(env) == (*NAMES, *PROCESS_NAMES)
     assert (run.folder / "env").stat().st_mode & 0o777 == 0o600
     assert run.folder.stat().st_mode & 0o066 == 0
     assert any(f"{taken_port} is taken, using " in line for line in run.lines())

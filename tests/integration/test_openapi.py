@@ -84,8 +84,10 @@ def test_each_call_has_words_a_name_of_its_own_an_example_of_its_answer_and_link
 ) -> None:
     there = names(document)
     assert len(there) == len(set(there))
-    for _, _, operation in description.operations(document):
+    for path, _, operation in description.operations(document):
         assert operation["summary"] and operation["description"] and operation["tags"]
+        for parameters in (document["paths"][path], operation):
+            assert all(parameter["description"] for parameter in parameters.get("parameters", []))
         assert operation["operationId"] in examples.ANSWERS, operation["operationId"]
         assert "requestBody" not in operation or operation["operationId"] in examples.REQUESTS
         for answer in operation["responses"].values():

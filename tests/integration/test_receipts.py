@@ -16,8 +16,8 @@ from db.delivery_state import GateReason, Outcome, State
 from db.errors import NotFound
 from db.phases import Phase
 from db.provider_pauses import Refusal
-from db.views import Receipt
-from tests.factories import KEYED, SENDER, SMTP, Factory, policy
+from db.views import Receipt, clock
+from tests.factories import KEYED, SEARCHABLE, SENDER, SMTP, Factory, policy
 
 
 def receipt(make: Factory, delivery_id: UUID) -> Receipt:
@@ -124,6 +124,19 @@ def test_a_wait_that_is_too_long_sends_somebody_to_look(make: Factory) -> None:
     found = receipt(make, made.delivery_id)
     assert found.next_action.code == "check_workers"
     assert "due since 10 min" in found.next_action.text
+
+
+def test_a_backlog_that_workers_are_at_is_no_outage(make: Factory) -> None:
+    made = make.waiting()
+    make.pass_time(made.delivery_id, minutes=10)
+    make.execute("INSERT INTO sweep_runs (slot, worker, trigger) VALUES (1, 'host:1', 'beat')")
+    found = receipt(make, made.delivery_id)
+    assert (found.next_action.code, "taken up in its turn" in found.next_action.text) == (
+        "wait_for_worker",
+        True,
+    )
+    make.execute("UPDATE sweep_runs SET started_at = clock_timestamp() - interval '46 seconds'")
+    assert receipt(make, made.delivery_id).next_action.code == "check_workers"
 
 
 def pause(make: Factory, provider: str = SMTP.name, sender: str = SENDER, minutes: int = 10) -> None:
@@ -252,6 +265,56 @@ def test_a_lease_that_ran_out_waits_for_the_sweep(make: Factory) -> None:
     assert lease.owner in found.next_action.text
     make.reclaim()
     assert events(receipt(make, lease.delivery_id))[-2:] == ["attempt.lost", "delivery.unknown"]
+
+
+def test_a_lease_whose_holder_may_be_dead_says_what_its_end_means(make: Factory) -> None:
+    claimed = make.leased()
+    end = clock(make.row(claimed.delivery_id)["lease_until"])
+    text = receipt(make, claimed.delivery_id).next_action.text
+    assert f"If that is still so at {end}, nothing was sent" in text
+
+    handed_over = make.handed_over()
+    end = clock(make.row(handed_over.delivery_id)["lease_until"])
+    text = receipt(make, handed_over.delivery_id).next_action.text
+    assert f"If none has come by {end} it counts as unknown" in text
+    assert "not sent again blindly" in text
+
+    make.settle(handed_over, Outcome.UNKNOWN)
+    make.pass_time(handed_over.delivery_id, seconds=1801)
+    make.claim(handed_over.delivery_id)
+    text = receipt(make, handed_over.delivery_id).next_action.text
+    assert f"{SMTP.name} may have the mail from before" in text
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "words"),
+    [
+        (Outcome.ACCEPTED, "accepted", "it has the mail"),
+        (Outcome.NOT_SENT, "lookup_not_found", "does not know the mail (yet)"),
+        (Outcome.NOT_SENT, "lookup_failed", "no answer that could be used"),
+    ],
+)
+def test_a_look_up_is_told_as_one_and_never_as_a_mail_not_sent(
+    make: Factory, outcome: Outcome, code: str, words: str
+) -> None:
+    lease = make.handed_over(SEARCHABLE)
+    make.settle(lease, Outcome.UNKNOWN, policy=policy(SEARCHABLE))
+    make.pass_time(lease.delivery_id, seconds=31)
+    make.settle(make.claim(lease.delivery_id, SEARCHABLE), outcome, code, policy=policy(SEARCHABLE))
+    found = receipt(make, lease.delivery_id)
+    (entry,) = (entry for entry in found.timeline if entry.event == "attempt.looked_up")
+    assert words in (entry.detail or "")
+    assert "attempt.not_sent" not in events(found)
+    assert "nothing was sent" not in receipt_text.render(found)
+    assert found.known.attempts[-1].outcome is Outcome.NOT_SENT
+
+
+def test_a_lost_lease_is_said_to_spend_no_try(make: Factory) -> None:
+    lease = make.leased()
+    make.pass_time(lease.delivery_id, seconds=91)
+    make.reclaim()
+    text = receipt_text.render(receipt(make, lease.delivery_id))
+    assert "0 spent, 0 repeated, 1 lost with a worker that died or was too late, which spends no try" in text
 
 
 def test_an_unknown_whose_gate_is_closed_will_not_be_repeated(make: Factory) -> None:

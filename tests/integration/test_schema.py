@@ -9,12 +9,17 @@ from contextlib import closing
 import psycopg
 import pytest
 from alembic import command
+from sqlalchemy.exc import DBAPIError
 
-from db import durability, schema
+from db import clients, durability, endings, schema
 from db.delivery_state import ALLOWED_IN, REQUIRED_IN, State
+from db.phases import CancelledBy
 from db.session import Database
 from dev.postgres import Postgres
 from tests.factories import Factory
+from tests.support.cluster import wait_for
+from tests.support.courier import create
+from tests.support.races import Later
 
 VALUES = {
     "lease_owner": "'host:1:0'",
@@ -52,6 +57,58 @@ def test_migrations_go_up_down_and_up_again(postgres: Postgres) -> None:
     assert schema.current(database) == schema.head()
     database.close()
     postgres.drop_database("up_down_up")
+
+
+def test_going_back_is_refused_while_test_mail_could_reach_people(postgres: Postgres) -> None:
+    url = postgres.create_database("back_with_tests")
+    schema.upgrade(url)
+    database = Database(url, statement_timeout=4.0, size=2)
+    owner = clients.create(database, "tests", is_test=True)
+    waiting = create(database, owner.key)
+    with pytest.raises(DBAPIError, match="test mail is waiting"):
+        schema.downgrade(url, "0001")
+    endings.cancel(database, None, waiting.id, by=CancelledBy.OPERATOR)
+    with pytest.raises(DBAPIError, match="there are test clients"):
+        schema.downgrade(url, "0001")
+    clients.disable(database, "tests")
+    assert schema.current(database) == schema.head(), "a refusal changes nothing"
+    database.close()
+    schema.downgrade(url, "0001")
+    schema.upgrade(url)
+    postgres.drop_database("back_with_tests")
+
+
+def test_test_mail_that_a_provider_had_comes_back_as_such(postgres: Postgres) -> None:
+    url = postgres.create_database("back_and_forth")
+    schema.upgrade(url)
+    database = Database(url, statement_timeout=4.0, size=2)
+    create(database, clients.create(database, "tests", is_test=True).key)
+    clients.disable(database, "tests")
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "UPDATE email_outbox SET status = 'failed', provider = 'simulator', failure_category = 'recipient',"
+            " failure_code = 'no_such_user', next_attempt_at = NULL, completed_at = now()"
+        )
+    database.close()
+    schema.downgrade(url, "0001")
+    schema.upgrade(url)
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT route FROM email_outbox").fetchall() == [("test",)]
+    postgres.drop_database("back_and_forth")
+
+
+def test_a_second_migrator_waits_for_the_first_however_long_that_takes(postgres: Postgres) -> None:
+    url = postgres.create_database("slow_migrator")
+    with psycopg.connect(url) as first:
+        first.execute("SELECT pg_advisory_xact_lock(%s)", [0x636F756E746572])
+        second = Later(lambda: schema.upgrade(url))
+        with psycopg.connect(url, autocommit=True) as look:
+            longer = "wait_event = 'advisory' AND clock_timestamp() - query_start > interval '5.2 seconds'"
+            query = f"SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND {longer}"
+            wait_for(lambda: look.execute(query).fetchone(), "longer than it would wait for a table")  # type: ignore[call-overload]
+        first.commit()
+    second.result()
+    postgres.drop_database("slow_migrator")
 
 
 def test_migrators_that_start_together_take_turns(postgres: Postgres) -> None:

@@ -6,43 +6,18 @@ from typing import Any
 
 import pytest
 
-from db import consumption, endings, ids, receipts, verifications
+from db import receipts
 from db.consumption import Consumed
 from db.delivery_state import Outcome, State
 from db.errors import NotCancellable, TokenExpired
-from db.phases import CancelledBy, Status
+from db.phases import Status
 from db.views import Verification
 from tests.factories import Factory
-from tests.support.api import token_of
-from tests.support.courier import DATABASE_SETTINGS, request
-from tests.support.races import Later, holding, together, wait_until_blocked
+from tests.support.acts import cancel, consume, create, status
+from tests.support.races import Later, holding, in_turn, together, wait_until_blocked
 
 LOCK_ACCOUNT = "SELECT 1 FROM accounts FOR NO KEY UPDATE"
 LOCK_DELIVERY = "SELECT 1 FROM email_outbox FOR UPDATE"
-
-
-def create(make: Factory, **changes: Any) -> tuple[Verification, str]:
-    wanted = request(**{"account_id": "a", **changes})
-    made = verifications.create(make.database, make.key(), wanted, DATABASE_SETTINGS).verification
-    return made, token_of(make.database, ids.public("ver", made.id))
-
-
-def cancel(make: Factory, made: Verification) -> Verification | NotCancellable:
-    try:
-        return endings.cancel(make.database, make.client(), made.id, by=CancelledBy.CLIENT)
-    except NotCancellable as error:
-        return error
-
-
-def consume(make: Factory, token: str) -> Consumed | TokenExpired:
-    try:
-        return consumption.consume(make.database, token)
-    except TokenExpired as error:
-        return error
-
-
-def status(make: Factory, made: Verification) -> Status:
-    return receipts.read(make.database, None, made.id).status
 
 
 def test_cancel_x_cancel_24_at_once_cancel_once(make: Factory) -> None:
@@ -54,13 +29,13 @@ def test_cancel_x_cancel_24_at_once_cancel_once(make: Factory) -> None:
 
 def test_cancel_x_consume_the_cancellation_first(make: Factory, database_url: str) -> None:
     made, token = create(make)
-    with holding(database_url, LOCK_DELIVERY):
-        cancelled = Later(lambda: cancel(make, made))  # holds the account, waits for the delivery
-        wait_until_blocked(database_url)
-        late = Later(lambda: consume(make, token))
-        wait_until_blocked(database_url, 2)
-    assert isinstance(cancelled.result(), Verification)
-    refused = late.result()
+    cancelled, refused = in_turn(
+        database_url,
+        LOCK_DELIVERY,
+        lambda: cancel(make, made),  # holds the account, waits for the delivery
+        lambda: consume(make, token),
+    )
+    assert isinstance(cancelled, Verification)
     assert isinstance(refused, TokenExpired)
     assert (refused.reason, refused.newer_exists) == ("cancelled", False)
     assert make.one("SELECT activated_at FROM accounts")["activated_at"] is None
@@ -68,13 +43,11 @@ def test_cancel_x_consume_the_cancellation_first(make: Factory, database_url: st
 
 def test_cancel_x_consume_the_consumption_first(make: Factory, database_url: str) -> None:
     made, token = create(make)
-    with holding(database_url, LOCK_DELIVERY):
-        consumed = Later(lambda: consume(make, token))
-        wait_until_blocked(database_url)
-        late = Later(lambda: cancel(make, made))
-        wait_until_blocked(database_url, 2)
-    assert isinstance(consumed.result(), Consumed)
-    assert isinstance(late.result(), NotCancellable)
+    consumed, late = in_turn(
+        database_url, LOCK_DELIVERY, lambda: consume(make, token), lambda: cancel(make, made)
+    )
+    assert isinstance(consumed, Consumed)
+    assert isinstance(late, NotCancellable)
     assert status(make, made) is Status.CONSUMED
 
 
@@ -94,13 +67,11 @@ def test_cancel_x_consume_both_at_once_end_as_if_one_came_first(make: Factory) -
 def test_cancel_x_hand_over_the_cancellation_first(make: Factory, database_url: str) -> None:
     made, _ = create(make)
     lease = make.claim(made.delivery_id)
-    with holding(database_url, LOCK_DELIVERY):
-        cancelled = Later(lambda: cancel(make, made))
-        wait_until_blocked(database_url)
-        late = Later(lambda: make.hand_over(lease))
-        wait_until_blocked(database_url, 2)
-    assert isinstance(cancelled.result(), Verification)
-    assert late.result() is False
+    cancelled, late = in_turn(
+        database_url, LOCK_DELIVERY, lambda: cancel(make, made), lambda: make.hand_over(lease)
+    )
+    assert isinstance(cancelled, Verification)
+    assert late is False
     assert make.attempts(made.delivery_id) == [], "nothing left"
     assert make.settle(lease, Outcome.NOT_SENT, "gate_closed").state is State.CANCELLED
 
@@ -108,13 +79,10 @@ def test_cancel_x_hand_over_the_cancellation_first(make: Factory, database_url: 
 def test_cancel_x_hand_over_the_hand_over_first(make: Factory, database_url: str) -> None:
     made, token = create(make)
     lease = make.claim(made.delivery_id)
-    with holding(database_url, LOCK_DELIVERY):
-        handed_over = Later(lambda: make.hand_over(lease))
-        wait_until_blocked(database_url)
-        late = Later(lambda: cancel(make, made))
-        wait_until_blocked(database_url, 2)
-    assert handed_over.result() is True
-    answered = late.result()
+    handed_over, answered = in_turn(
+        database_url, LOCK_DELIVERY, lambda: make.hand_over(lease), lambda: cancel(make, made)
+    )
+    assert handed_over is True
     assert isinstance(answered, Verification)
     assert answered.delivery_status is State.SENDING
     assert make.settle(lease, Outcome.ACCEPTED).state is State.ACCEPTED, "the mail is out, its link is dead"
@@ -137,13 +105,14 @@ def test_cancel_x_settle_the_cancellation_first(make: Factory, database_url: str
     made, _ = create(make)
     lease = make.claim(made.delivery_id)
     assert make.hand_over(lease)
-    with holding(database_url, LOCK_DELIVERY):
-        cancelled = Later(lambda: cancel(make, made))
-        wait_until_blocked(database_url)
-        late = Later(lambda: make.settle(lease, outcome, CODES.get(outcome)))
-        wait_until_blocked(database_url, 2)
-    assert isinstance(cancelled.result(), Verification)
-    assert late.result().state is ENDS[outcome]
+    cancelled, late = in_turn(
+        database_url,
+        LOCK_DELIVERY,
+        lambda: cancel(make, made),
+        lambda: make.settle(lease, outcome, CODES.get(outcome)),
+    )
+    assert isinstance(cancelled, Verification)
+    assert late.state is ENDS[outcome]
     assert make.row(made.delivery_id)["status"] == ENDS[outcome]
 
 
@@ -152,26 +121,21 @@ def test_cancel_x_settle_the_settle_first(make: Factory, database_url: str, outc
     made, _ = create(make)
     lease = make.claim(made.delivery_id)
     assert make.hand_over(lease)
-    with holding(database_url, LOCK_DELIVERY):
-        settled = Later(lambda: make.settle(lease, outcome, CODES.get(outcome)))
-        wait_until_blocked(database_url)
-        late = Later(lambda: cancel(make, made))
-        wait_until_blocked(database_url, 2)
-    settled.result()
-    answered = late.result()
+    _, answered = in_turn(
+        database_url,
+        LOCK_DELIVERY,
+        lambda: make.settle(lease, outcome, CODES.get(outcome)),
+        lambda: cancel(make, made),
+    )
     assert isinstance(answered, Verification)
     assert (answered.status, answered.delivery_status) == (Status.CANCELLED, ENDS[outcome])
 
 
 def test_cancel_x_create_the_cancellation_first(make: Factory, database_url: str) -> None:
     made, _ = create(make)
-    with holding(database_url, LOCK_DELIVERY):
-        cancelled = Later(lambda: cancel(make, made))
-        wait_until_blocked(database_url)
-        late = Later(lambda: create(make))
-        wait_until_blocked(database_url, 2)
-    assert isinstance(cancelled.result(), Verification)
-    newer, _ = late.result()
+    cancelled, late = in_turn(database_url, LOCK_DELIVERY, lambda: cancel(make, made), lambda: create(make))
+    assert isinstance(cancelled, Verification)
+    newer, _ = late
     old = receipts.read(make.database, None, made.id)
     assert (old.status, old.superseded_by) == (Status.CANCELLED, None)
     assert newer.status is Status.REQUESTED
@@ -181,15 +145,10 @@ def test_cancel_x_create_the_supersession_first(make: Factory, database_url: str
     made, _ = create(make)
     # Older than the cooldown.
     make.execute("UPDATE verifications SET created_at = created_at - interval '1 hour'")
-    with holding(database_url, LOCK_DELIVERY):
-        newer = Later(lambda: create(make))
-        wait_until_blocked(database_url)
-        late = Later(lambda: cancel(make, made))
-        wait_until_blocked(database_url, 2)
-    answered = late.result()
+    newer, answered = in_turn(database_url, LOCK_DELIVERY, lambda: create(make), lambda: cancel(make, made))
     assert isinstance(answered, Verification)
-    assert (answered.status, answered.superseded_by) == (Status.SUPERSEDED, newer.result()[0].id)
-    assert status(make, newer.result()[0]) is Status.REQUESTED, "the newer one was not meant"
+    assert (answered.status, answered.superseded_by) == (Status.SUPERSEDED, newer[0].id)
+    assert status(make, newer[0]) is Status.REQUESTED, "the newer one was not meant"
 
 
 def test_cancel_x_everything_nobody_waits_in_a_circle(make: Factory) -> None:

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from db import consumption, ids, receipts, verifications
+import pytest
+
+from db import consumption, overdue, provider_events, receipts
 from db.consumption import Consumed
 from db.delivery_state import Outcome, State
 from db.errors import TokenAlreadyUsed, TokenExpired
 from db.phases import Status
+from db.provider_events import Event, Kind
 from db.views import Verification
-from tests.factories import Factory
-from tests.support.api import token_of
-from tests.support.courier import DATABASE_SETTINGS, request
-from tests.support.races import Later, holding, together, wait_until_blocked
+from tests.factories import SMTP, Factory
+from tests.support.acts import consume, create, status
+from tests.support.races import (
+    BEFORE_THE_LAST_WRITE,
+    Later,
+    holding,
+    in_turn,
+    together,
+    wait_until_blocked,
+)
 
 LOCK_ACCOUNT = "SELECT 1 FROM accounts FOR NO KEY UPDATE"
 LOCK_DELIVERY = "SELECT 1 FROM email_outbox FOR UPDATE"
-
-
-def create(make: Factory, **changes: Any) -> tuple[Verification, str]:
-    wanted = request(**{"account_id": "a", **changes})
-    made = verifications.create(make.database, make.key(), wanted, DATABASE_SETTINGS).verification
-    return made, token_of(make.database, ids.public("ver", made.id))
-
-
-def consume(make: Factory, token: str) -> Consumed | Exception:
-    try:
-        return consumption.consume(make.database, token)
-    except (TokenAlreadyUsed, TokenExpired) as error:
-        return error
 
 
 def changes(make: Factory) -> list[tuple[str, str]]:
@@ -44,7 +40,7 @@ def test_consume_x_consume_24_at_once_confirm_once(make: Factory) -> None:
     results = together(24, lambda _: consume(make, token))
     assert sorted(type(result).__name__ for result in results) == ["Consumed"] + ["TokenAlreadyUsed"] * 23
     assert changes(make) == [("requested", "consumed")]
-    assert receipts.read(make.database, None, made.id).status is Status.CONSUMED
+    assert status(make, made) is Status.CONSUMED
 
 
 def test_consume_x_consume_the_second_waits_for_the_account_and_is_told(
@@ -77,31 +73,28 @@ def test_consume_x_create_both_at_once_end_as_if_one_came_first(make: Factory) -
         else:
             assert isinstance(consumed, TokenExpired)
             assert (old.status, old.superseded_by) == (Status.SUPERSEDED, newer.id)
-        assert receipts.read(make.database, None, newer.id).status is Status.REQUESTED
+        assert status(make, newer) is Status.REQUESTED
 
 
 def test_consume_x_supersede_the_supersession_first(make: Factory, database_url: str) -> None:
     _, token = create(make)
-    with holding(database_url, LOCK_DELIVERY):
-        newer = Later(lambda: create(make))  # holds the account, waits for the delivery
-        wait_until_blocked(database_url)
-        late = Later(lambda: consume(make, token))
-        wait_until_blocked(database_url, 2)
-    newer.result()
-    refused = late.result()
+    _, refused = in_turn(
+        database_url,
+        LOCK_DELIVERY,
+        lambda: create(make),  # holds the account, waits for the delivery
+        lambda: consume(make, token),
+    )
     assert isinstance(refused, TokenExpired)
     assert (refused.reason, refused.newer_exists) == ("superseded", True)
 
 
 def test_consume_x_supersede_the_consumption_first(make: Factory, database_url: str) -> None:
     made, token = create(make)
-    with holding(database_url, LOCK_DELIVERY):
-        consumed = Later(lambda: consume(make, token))
-        wait_until_blocked(database_url)
-        late = Later(lambda: create(make, email="b@example.com"))
-        wait_until_blocked(database_url, 2)
-    assert isinstance(consumed.result(), Consumed)
-    newer, _ = late.result()
+    consumed, late = in_turn(
+        database_url, LOCK_DELIVERY, lambda: consume(make, token), lambda: create(make, email="b@example.com")
+    )
+    assert isinstance(consumed, Consumed)
+    newer, _ = late
     assert receipts.read(make.database, None, made.id).superseded_by is None
     assert newer.status is Status.REQUESTED
 
@@ -114,9 +107,9 @@ def test_consume_x_revoke_one_of_them_counts(make: Factory) -> None:
             return consume(make, token) if which else _revoke(make, token)
 
         revoked, consumed = together(2, call)
-        status = receipts.read(make.database, None, made.id).status
-        assert (status is Status.CONSUMED) == isinstance(consumed, Consumed)
-        assert (status is Status.CANCELLED) == (revoked == made.id)
+        stands = status(make, made)
+        assert (stands is Status.CONSUMED) == isinstance(consumed, Consumed)
+        assert (stands is Status.CANCELLED) == (revoked == made.id)
 
 
 def _revoke(make: Factory, token: str) -> Any:
@@ -139,29 +132,135 @@ def test_consume_x_time_a_token_that_runs_out_while_it_waits_is_expired(
     refused = late.result()
     assert isinstance(refused, TokenExpired)
     assert refused.reason == "expired"
-    assert receipts.read(make.database, None, made.id).status is Status.REQUESTED
+    assert status(make, made) is Status.REQUESTED
 
 
-def test_consume_x_settle_the_result_that_comes_second_changes_nothing(
-    make: Factory, database_url: str
+# What a worker may say of a mail that it handed over; the code matters to none of these.
+OUTCOMES = [
+    Outcome.ACCEPTED,
+    Outcome.TRANSIENT,
+    Outcome.PERMANENT,
+    Outcome.UNKNOWN,
+    Outcome.REFUSED_US,
+    Outcome.NOT_SENT,
+]
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_consume_x_settle_the_consumption_first(make: Factory, database_url: str, outcome: Outcome) -> None:
+    """The person used the token: the mail came, whatever its worker makes of it."""
+    made, token = create(make)
+    lease = make.claim(made.delivery_id)
+    assert make.hand_over(lease)
+    consumed, settled = in_turn(
+        database_url,
+        BEFORE_THE_LAST_WRITE,
+        lambda: consume(make, token),
+        lambda: make.settle(lease, outcome, "a_code"),
+    )
+    assert isinstance(consumed, Consumed)
+    assert not consumed.leaked
+    assert (settled.state, settled.stale) == (State.ACCEPTED, True)
+    assert ended(make, made) == (State.ACCEPTED, "consumed", 0)
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_consume_x_settle_the_settle_first(make: Factory, database_url: str, outcome: Outcome) -> None:
+    made, token = create(make)
+    lease = make.claim(made.delivery_id)
+    assert make.hand_over(lease)
+    settled, consumed = in_turn(
+        database_url,
+        BEFORE_THE_LAST_WRITE,
+        lambda: make.settle(lease, outcome, "a_code"),
+        lambda: consume(make, token),
+    )
+    assert isinstance(consumed, Consumed)
+    assert not consumed.leaked
+    assert not settled.stale
+    evidence = "response" if outcome is Outcome.ACCEPTED else "consumed"
+    counted = int(outcome not in {Outcome.REFUSED_US, Outcome.NOT_SENT})
+    assert ended(make, made) == (State.ACCEPTED, evidence, counted)
+
+
+def ended(make: Factory, made: Verification) -> tuple[str, str | None, int]:
+    """State, evidence and attempts counted."""
+    row = make.row(made.delivery_id)
+    return row["status"], row["evidence"], row["attempt_count"]
+
+
+@pytest.mark.parametrize("consumption_first", [True, False])
+def test_consume_x_release_a_token_used_before_its_mail_left_is_not_mailed(
+    make: Factory, database_url: str, consumption_first: bool
 ) -> None:
     made, token = create(make)
     lease = make.claim(made.delivery_id)
-    make.hand_over(lease)
-    with holding(database_url, LOCK_DELIVERY):
-        consumed = Later(lambda: consume(make, token))
-        wait_until_blocked(database_url)
-        settled = Later(lambda: make.settle(lease, Outcome.TRANSIENT, "mailbox_full"))
-        wait_until_blocked(database_url, 2)
-    assert isinstance(consumed.result(), Consumed)
-    assert settled.result().stale
-    assert make.row(made.delivery_id)["status"] == State.ACCEPTED
+    calls = lambda: consume(make, token), lambda: make.settle(lease, Outcome.NOT_SENT, "shutting_down")  # noqa: E731
+    if consumption_first:
+        consumed, _ = in_turn(database_url, LOCK_DELIVERY, *calls)
+    else:
+        _, consumed = in_turn(database_url, LOCK_DELIVERY, *reversed(calls))
+    assert isinstance(consumed, Consumed)
+    assert consumed.leaked
+    assert ended(make, made) == (State.EXPIRED, None, 0)
 
 
-def test_consume_x_hand_over_a_token_used_between_claim_and_hand_over_is_not_mailed(make: Factory) -> None:
+def test_consume_x_hand_over_the_consumption_first(make: Factory, database_url: str) -> None:
     made, token = create(make)
     lease = make.claim(made.delivery_id)
-    result = consume(make, token)
-    assert isinstance(result, Consumed)
-    assert result.leaked
-    assert make.hand_over(lease) is False
+    consumed, handed_over = in_turn(
+        database_url, LOCK_DELIVERY, lambda: consume(make, token), lambda: make.hand_over(lease)
+    )
+    assert isinstance(consumed, Consumed)
+    assert consumed.leaked, "no mail with it had left"
+    assert handed_over is False
+    assert make.attempts(made.delivery_id) == []
+
+
+def test_consume_x_hand_over_the_hand_over_first(make: Factory, database_url: str) -> None:
+    made, token = create(make)
+    lease = make.claim(made.delivery_id)
+    handed_over, consumed = in_turn(
+        database_url, LOCK_DELIVERY, lambda: make.hand_over(lease), lambda: consume(make, token)
+    )
+    assert handed_over is True
+    assert isinstance(consumed, Consumed)
+    assert not consumed.leaked
+    assert ended(make, made) == (State.ACCEPTED, "consumed", 0)
+
+
+def test_consume_x_sweep_the_expiry_first(make: Factory, database_url: str) -> None:
+    made, token = create(make)
+    make.execute(
+        "UPDATE verifications SET created_at = created_at - interval '2 days', expires_at = clock_timestamp()"
+    )
+    expired, refused = in_turn(
+        database_url,
+        BEFORE_THE_LAST_WRITE,
+        lambda: overdue.expire_verifications(make.database),
+        lambda: consume(make, token),
+    )
+    assert expired == 1
+    assert isinstance(refused, TokenExpired)
+    assert status(make, made) is Status.EXPIRED
+
+
+def test_consume_x_everything_nobody_waits_in_a_circle(make: Factory) -> None:
+    """A deadlock would be a DatabaseUnavailable here."""
+    for number in range(6):
+        account_id, address = f"account-{number}", f"{number}@example.com"
+        made, token = create(make, account_id=account_id, email_canonical=address)
+        lease = make.claim(made.delivery_id)
+        assert make.hand_over(lease)
+        event = Event(SMTP.name, f"evt_{number}", made.delivery_id, Kind.DELIVERED)
+        calls = (
+            lambda token=token: consume(make, token),
+            lambda a=account_id, e=address: create(make, account_id=a, email=f"b{e}", email_canonical=e),
+            lambda lease=lease: make.settle(lease, Outcome.TRANSIENT, "mailbox_full"),
+            lambda event=event: provider_events.record(make.database, event),
+            lambda token=token: consume(make, token),
+            lambda lease=lease: make.settle(lease, Outcome.ACCEPTED),
+        )
+        together(len(calls), lambda which, calls=calls: calls[which]())  # type: ignore[misc]
+        assert status(make, made) in {Status.CONSUMED, Status.SUPERSEDED}
+        assert make.row(made.delivery_id)["status"] == State.ACCEPTED

@@ -168,6 +168,18 @@ def test_what_was_accepted_is_kept_as_it_came() -> None:
             "unknown_placeholder",
         ),
         ({"name": "Shop", "wording": {"en": {"lead": " \n "}}}, "/wording/en/lead", "invalid_length"),
+        (
+            {"name": "Shop", "wording": {"en": {"lead": "a" + "\n" * 5 + "b"}}},
+            "/wording/en/lead",
+            "invalid_format",
+        ),
+        (
+            {"name": "Shop", "wording": {"en": {"until": "{expires}.example"}}},
+            "/wording/en/until",
+            "link_elsewhere",
+        ),
+        (with_text("." + "\n \n \n \n\n."), "/templates/en/text", "invalid_format"),
+        (with_text(".\n" * 196), "/templates/en/text", "too_large"),
         ({"name": "Shop", "wording": {"en": {"lead": "x" * 501}}}, "/wording/en/lead", "invalid_length"),
         (
             {"name": "Shop", "wording": {"en": {"subject": "a\nBcc: x"}}},
@@ -287,6 +299,23 @@ ELSEWHERE = [
     "shopी.example",
     "xा.de",
     "shop.example\\evil.example",
+    "shop.example\u0338",
+    "shop.example.evil.example.3",
+    "evil.example\u00b2",
+    "evil.example\u0663",
+    "evil.example\ufe0f",
+    "\U0001f4a9.example",
+    "i\u2764.example",
+    ".evil.example",
+    "...evil.example",
+    "www.x1",
+    "help@intranet",
+    "skype:mallory",
+    "whatsapp:x",
+    "shop.example/\u8bf7evil.example",
+    "https://shop.example/\u8bf7evil.example",
+    "https://shop.example\uff0fevil.example",
+    "shop.xn--p1ai-x",
     "app:https://evil.example",
     "https://shop.example https://evil.example",
 ]
@@ -308,6 +337,13 @@ def test_no_words_lead_elsewhere(text: str) -> None:
         "z.B. hier",
         "i.e. this",
         "3.5 % on 4.2.2026",
+        "12.50\u20ac",
+        "\u0661\u0662.\u0665",
+        "Version 2.3",
+        "\u0928\u092e\u0938\u094d\u0924\u0947\u0964 \u092f\u0939",
+        "help@shop.example",
+        "@shop",
+        "(https://shop.example/)",
         "https://shop.example/a.html?b=c",
         "shop.example/imprint.html",
         "Note: it works.",
@@ -393,6 +429,21 @@ def test_an_operator_may_link_anywhere_but_not_without_tls() -> None:
         ("<p></p>", "forbidden_html"),
         ("<div><p> </p></div>", "forbidden_html"),
         ("<div>" * 21 + "x" + "</div>" * 21, "forbidden_html"),
+        ("<h1>x<h2>y</h2></h1>", "forbidden_html"),
+        ("<p>.</p>" * 300, "too_many"),
+        ('<img src="https://shop.example/x.png" alt="">' * 300, "too_many"),
+        ('<p style="font-family:Wingdings">x</p>', "forbidden_html"),
+        ("<p style=\"font-family:Arial, 'Webdings'\">x</p>", "forbidden_html"),
+        ('<p style="margin:99px 0;padding:99px 0">x</p>' * 6, "too_large"),
+        ('<img src="https://shop.example/x.png" alt="" height="700">' * 3, "too_large"),
+        ('<div style="padding-left:99px">' * 7 + "x" + "</div>" * 7, "too_large"),
+        ('<p style="width:650px">x</p>', "too_large"),
+        ('<img src="https://shop.example/x.png" alt="" width="641">', "too_large"),
+        ("<p>" + "x" * 81 + "</p>", "too_large"),
+        ("<p>" + ("x" * 20 + "<b>" + "x" * 20 + "</b>") * 3 + "</p>", "too_large"),
+        ("<p>" + "x\u00a0" * 41 + "</p>", "too_large"),
+        ('<p style="font-size:40px">' + "x" * 33 + "</p>", "too_large"),
+        ("<table><tr>" + '<td style="padding:0 99px">x</td>' * 4 + "</tr></table>", "too_large"),
         ("<p>{name}.example</p>", "link_elsewhere"),
         ("<p>{open_link}.{button}</p>", "placeholder_in_word"),
         ("<p>evil<b>.</b>example</p>", "link_elsewhere"),
@@ -423,6 +474,26 @@ def test_html_that_could_harm_or_hide_is_refused(html: str, code: str) -> None:
 def test_what_must_be_seen_cannot_be_left_out(part: str, instead: str) -> None:
     document = {"name": "Shop", "templates": {"en": {"html": HTML.replace(part, instead)}}}
     assert ("/templates/en/html", "missing_placeholder") in faults(document)
+
+
+LAYOUTS = [
+    '<table role="presentation" style="width:600px"><tr><td style="padding:20px">'
+    + "<p>x y</p>" * 30
+    + "</td></tr></table>",
+    "<table><tr>" + '<td style="padding:0 20px;width:200px">'
+    "x</td>" * 2 + "</tr></table>" + "<p>x y z</p>" * 100,
+    '<img src="https://shop.example/x.png" alt="" width="600" height="300">' * 4,
+    "<p>" + "x" * 79 + " " + "x" * 79 + "<br>" + "x" * 79 + "</p>",
+    "<p>" + "確認" * 200 + "</p>",
+    "<h1>x <small>y</small></h1><p>H<sub>2</sub>O, m<sup>2</sup></p>",
+    "<p style=\"font-family:'Helvetica Neue', Arial, sans-serif\">x</p>",
+    '<p style="padding:99px;margin:99px 0 auto">x</p>' * 5,
+]
+
+
+@pytest.mark.parametrize("html", LAYOUTS)
+def test_mail_that_is_laid_out_as_mail_is_has_room(html: str) -> None:
+    accept(with_html(html), HOSTS)
 
 
 def test_a_fault_in_html_names_its_line() -> None:

@@ -14,7 +14,14 @@ from db.config import CreateLimits
 @pytest.mark.parametrize(
     "alike",
     [
-        ["192.0.2.4", "192.0.2.4:51000", "192.0.2.4:51001", "::ffff:192.0.2.4"],
+        [
+            "192.0.2.4",
+            "192.0.2.4:51000",
+            "192.0.2.4:51001",
+            "::ffff:192.0.2.4",
+            "2002:c000:204:1::1",
+            "64:ff9b::192.0.2.4",
+        ],
         ["2001:db8::1", "[2001:db8::2]", "[2001:db8::3]:443", "2001:db8::4%eth0"],
     ],
 )
@@ -22,7 +29,9 @@ def test_neither_a_port_nor_a_place_in_ones_own_network_makes_another_caller(ali
     assert len({_site(text) for text in alike}) == 1
 
 
-@pytest.mark.parametrize("text", ["192.0.2.5", "2001:db8:0:1::1", "/run/socket", "", "[::1", "192.0.2.4:x"])
+@pytest.mark.parametrize(
+    "text", ["192.0.2.5", "2001:db8:0:1::1", "64:ff9b::192.0.2.5", "/run/socket", "", "[::1", "192.0.2.4:x"]
+)
 def test_others_are_others(text: str) -> None:
     assert _site(text) not in {_site("192.0.2.4"), _site("2001:db8::1")}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import shlex
@@ -14,10 +15,11 @@ from typing import Any, cast
 import pytest
 
 import dev.run
+from app import examples
 from dev.demo import TOKEN
 from dev.processes import DevError
 from dev.run import REQUEST, banner, curl, poll_terminal, usable_key, watch, works
-from dev.stack import ROOT, Stack
+from dev.stack import EXAMPLE_RETURN_URL, ROOT, Stack
 
 
 class QuietStack:
@@ -46,7 +48,16 @@ def test_the_request_to_paste_is_one_shell_command() -> None:
     words = shlex.split(curl("http://127.0.0.1:5000", "key"))
     assert words[:4] == ["curl", "-sSw", "\\n", "http://127.0.0.1:5000/v1/verifications"]
     assert "Authorization: Bearer key" in words
-    assert words[-1] == '{"account_id": "42", "email": "ada@example.com"}'
+    assert set(json.loads(words[-1])) == {"account_id", "email"}
+
+
+def test_each_request_to_paste_is_a_new_one() -> None:
+    assert curl("http://127.0.0.1:5000", "key") != curl("http://127.0.0.1:5000", "key")
+    assert "welcome-42" not in curl("http://127.0.0.1:5000", "key")
+
+
+def test_the_client_of_make_run_may_send_the_examples_of_the_description() -> None:
+    assert EXAMPLE_RETURN_URL == examples.RETURN_URL
 
 
 def test_the_readme_has_the_same_request() -> None:
