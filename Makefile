@@ -4,7 +4,7 @@ VENV := .venv/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test lint bench lock clean bootstrap
+.PHONY: help run demo test lint bench chaos lock clean bootstrap
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,11 @@ lint: bootstrap ## Check formatting, style, types and import rules
 	@$(VENV)/ruff check .
 	@$(VENV)/mypy
 	@$(VENV)/lint-imports --no-logo
+
+MINUTES ?= 10
+SEED ?=
+chaos: bootstrap ## Hurt the whole system under load and check every promise; MINUTES=30 SEED=7
+	@$(VENV)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 bench: bootstrap ## Measure what a broker's outage costs a request; ARGS="--rounds 9" is passed on
 	@$(VENV)/python -m bench.post_latency $(ARGS)

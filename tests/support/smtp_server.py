@@ -3,7 +3,7 @@
     with SmtpServer(rcpt=say("550 5.1.1 no such user")) as server: …
     with SmtpServer(end=[hang, ok]) as server: …            # the first time this, the second time that, then as usual
 
-It listens on loopback only, and keeps what it was told, byte by byte, and in which order.
+It listens on loopback unless told otherwise, and keeps what it was told, byte by byte, and in which order.
 """
 
 from __future__ import annotations
@@ -155,6 +155,7 @@ class SmtpServer:
     def __init__(
         self,
         *,
+        host: str = "127.0.0.1",
         tls: ssl.SSLContext | None = None,
         implicit: bool = False,
         users: dict[str, str] | None = None,
@@ -172,7 +173,7 @@ class SmtpServer:
         self._script = {phase: [act] if callable(act) else list(act) for phase, act in script.items()}
         self._repeat = {phase for phase, act in script.items() if callable(act)}
         self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server((host, 0))
         self._open: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
         self.stopping = threading.Event()
