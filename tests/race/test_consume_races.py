@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from db import consumption, overdue, provider_events, receipts
 from db.consumption import Consumed
 from db.delivery_state import Outcome, State
@@ -135,74 +133,39 @@ def test_consume_x_time_a_token_that_runs_out_while_it_waits_is_expired(
     assert status(make, made) is Status.REQUESTED
 
 
-# What a worker may say of a mail that it handed over; the code matters to none of these.
-OUTCOMES = [
-    Outcome.ACCEPTED,
-    Outcome.TRANSIENT,
-    Outcome.PERMANENT,
-    Outcome.UNKNOWN,
-    Outcome.REFUSED_US,
-    Outcome.NOT_SENT,
-]
-
-
-@pytest.mark.parametrize("outcome", OUTCOMES)
-def test_consume_x_settle_the_consumption_first(make: Factory, database_url: str, outcome: Outcome) -> None:
-    """The person used the token: the mail came, whatever its worker makes of it."""
-    made, token = create(make)
-    lease = make.claim(made.delivery_id)
-    assert make.hand_over(lease)
-    consumed, settled = in_turn(
-        database_url,
-        BEFORE_THE_LAST_WRITE,
-        lambda: consume(make, token),
-        lambda: make.settle(lease, outcome, "a_code"),
-    )
-    assert isinstance(consumed, Consumed)
-    assert not consumed.leaked
-    assert (settled.state, settled.stale) == (State.ACCEPTED, True)
-    assert ended(make, made) == (State.ACCEPTED, "consumed", 0)
-
-
-@pytest.mark.parametrize("outcome", OUTCOMES)
-def test_consume_x_settle_the_settle_first(make: Factory, database_url: str, outcome: Outcome) -> None:
-    made, token = create(make)
-    lease = make.claim(made.delivery_id)
-    assert make.hand_over(lease)
-    settled, consumed = in_turn(
-        database_url,
-        BEFORE_THE_LAST_WRITE,
-        lambda: make.settle(lease, outcome, "a_code"),
-        lambda: consume(make, token),
-    )
-    assert isinstance(consumed, Consumed)
-    assert not consumed.leaked
-    assert not settled.stale
-    evidence = "response" if outcome is Outcome.ACCEPTED else "consumed"
-    counted = int(outcome not in {Outcome.REFUSED_US, Outcome.NOT_SENT})
-    assert ended(make, made) == (State.ACCEPTED, evidence, counted)
-
-
 def ended(make: Factory, made: Verification) -> tuple[str, str | None, int]:
     """State, evidence and attempts counted."""
     row = make.row(made.delivery_id)
     return row["status"], row["evidence"], row["attempt_count"]
 
 
-@pytest.mark.parametrize("consumption_first", [True, False])
-def test_consume_x_release_a_token_used_before_its_mail_left_is_not_mailed(
-    make: Factory, database_url: str, consumption_first: bool
-) -> None:
+def test_consume_x_release_the_consumption_first(make: Factory, database_url: str) -> None:
     made, token = create(make)
     lease = make.claim(made.delivery_id)
-    calls = lambda: consume(make, token), lambda: make.settle(lease, Outcome.NOT_SENT, "shutting_down")  # noqa: E731
-    if consumption_first:
-        consumed, _ = in_turn(database_url, LOCK_DELIVERY, *calls)
-    else:
-        _, consumed = in_turn(database_url, LOCK_DELIVERY, *reversed(calls))
+    consumed, settled = in_turn(
+        database_url,
+        LOCK_DELIVERY,
+        lambda: consume(make, token),
+        lambda: make.settle(lease, Outcome.NOT_SENT, "shutting_down"),
+    )
+    assert isinstance(consumed, Consumed)
+    assert consumed.leaked, "no mail with it had left"
+    assert settled.state is State.EXPIRED, "and none will"
+
+
+def test_consume_x_release_the_release_first(make: Factory, database_url: str) -> None:
+    made, token = create(make)
+    lease = make.claim(made.delivery_id)
+    settled, consumed = in_turn(
+        database_url,
+        LOCK_DELIVERY,
+        lambda: make.settle(lease, Outcome.NOT_SENT, "shutting_down"),
+        lambda: consume(make, token),
+    )
+    assert settled.state is State.PENDING
     assert isinstance(consumed, Consumed)
     assert consumed.leaked
-    assert ended(make, made) == (State.EXPIRED, None, 0)
+    assert ended(make, made) == (State.EXPIRED, None, 0), "no mail will leave"
 
 
 def test_consume_x_hand_over_the_consumption_first(make: Factory, database_url: str) -> None:

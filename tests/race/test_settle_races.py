@@ -16,12 +16,9 @@ from tests.factories import DIGEST, SENDER, SMTP, Factory, policy, terms
 from tests.support.api import token_of
 from tests.support.cluster import wait_for
 from tests.support.courier import create
-from tests.support.races import Later, holding, together, wait_until_blocked
+from tests.support.races import BEFORE_THE_LAST_WRITE, in_the_middle, in_turn, together
 
 LOCK_DELIVERY = "SELECT 1 FROM email_outbox FOR UPDATE"
-# A sweep passes over a row that is locked, so it cannot be made to wait for one: whoever comes first is stopped later, where
-# it holds the row and records its move.
-STOP_MOVES = "LOCK TABLE state_changes IN SHARE MODE"
 CODES = {
     Outcome.ACCEPTED: None,
     Outcome.UNKNOWN: "reply_timeout",
@@ -46,18 +43,8 @@ def reclaim(make: Factory) -> int:
 
 
 def end_unknown(make: Factory) -> int:
-    unknown = UnknownTerms("live", [SMTP], SENDER, unknown_budget=0)
+    unknown = UnknownTerms("live", [SMTP], SENDER, unknown_budget=3)
     return overdue.end_overdue_unknown(make.database, policy(), unknown).moved
-
-
-def queued(url: str, first: Callable[[], Any], second: Callable[[], Any]) -> tuple[Any, Any]:
-    """Both wait for the delivery's row, and get it in this order."""
-    with holding(url, LOCK_DELIVERY):
-        one = Later(first)
-        wait_until_blocked(url)
-        other = Later(second)
-        wait_until_blocked(url, 2)
-    return one.result(), other.result()
 
 
 def ends(make: Factory, lease: Lease) -> tuple[str, str | None]:
@@ -73,7 +60,9 @@ def outcomes(make: Factory, lease: Lease) -> list[tuple[str, bool]]:
 def test_webhook_x_settle_the_event_first(make: Factory, database_url: str, outcome: Outcome) -> None:
     """What the provider said stands; the worker's own result is kept beside it and moves nothing."""
     lease = make.handed_over()
-    recorded, settled = queued(database_url, lambda: event(make, lease), lambda: settle(make, lease, outcome))
+    recorded, settled = in_turn(
+        database_url, LOCK_DELIVERY, lambda: event(make, lease), lambda: settle(make, lease, outcome)
+    )
     assert (recorded, settled) == (True, Settled(State.ACCEPTED, stale=True))
     assert ends(make, lease) == ("accepted", "webhook")
     assert outcomes(make, lease) == [(outcome, True)]
@@ -84,18 +73,12 @@ def test_webhook_x_settle_the_event_first(make: Factory, database_url: str, outc
 def test_webhook_x_settle_the_settle_first(make: Factory, database_url: str, outcome: Outcome) -> None:
     """Whatever the worker thought, the provider had the mail."""
     lease = make.handed_over()
-    settled, recorded = queued(database_url, lambda: settle(make, lease, outcome), lambda: event(make, lease))
+    settled, recorded = in_turn(
+        database_url, LOCK_DELIVERY, lambda: settle(make, lease, outcome), lambda: event(make, lease)
+    )
     assert (settled.stale, recorded) == (False, True)
     assert ends(make, lease) == ("accepted", "response" if outcome is Outcome.ACCEPTED else "webhook")
     assert outcomes(make, lease) == [(outcome, False)]
-
-
-def test_webhook_x_webhook_the_same_event_at_once_counts_once(make: Factory) -> None:
-    lease = make.handed_over()
-    recorded = together(12, lambda _: event(make, lease))
-    assert sum(recorded) == 1
-    assert len(make.all("SELECT 1 FROM provider_events")) == 1
-    assert len(make.all("SELECT 1 FROM state_changes WHERE after = 'accepted'")) == 1
 
 
 def mailed(make: Factory) -> tuple[Lease, str]:
@@ -108,8 +91,9 @@ def mailed(make: Factory) -> tuple[Lease, str]:
 @each_outcome
 def test_consume_x_settle_the_consumption_first(make: Factory, database_url: str, outcome: Outcome) -> None:
     lease, token = mailed(make)
-    consumed, settled = queued(
+    consumed, settled = in_turn(
         database_url,
+        LOCK_DELIVERY,
         lambda: consumption.consume(make.database, token),
         lambda: settle(make, lease, outcome),
     )
@@ -122,8 +106,9 @@ def test_consume_x_settle_the_consumption_first(make: Factory, database_url: str
 def test_consume_x_settle_the_settle_first(make: Factory, database_url: str, outcome: Outcome) -> None:
     """A token that was used had arrived, even if the server is said to have refused its mail."""
     lease, token = mailed(make)
-    settled, consumed = queued(
+    settled, consumed = in_turn(
         database_url,
+        LOCK_DELIVERY,
         lambda: settle(make, lease, outcome),
         lambda: consumption.consume(make.database, token),
     )
@@ -160,25 +145,21 @@ def test_sweep_x_settle_the_sweep_first(make: Factory, database_url: str, outcom
     """The worker waits while the sweep takes its lease back: it has to see that it lost it."""
     lease = make.handed_over()
     make.pass_time(lease.delivery_id, seconds=91)
-    with holding(database_url, STOP_MOVES):
-        swept = Later(lambda: reclaim(make))
-        wait_until_blocked(database_url)
-        late = Later(lambda: settle(make, lease, outcome))
-        wait_until_blocked(database_url, 2)
-    assert (swept.result(), late.result().stale) == (1, True)
+    swept, late = in_turn(
+        database_url, BEFORE_THE_LAST_WRITE, lambda: reclaim(make), lambda: settle(make, lease, outcome)
+    )
+    assert (swept, late.stale) == (1, True)
     assert ends(make, lease) == AFTER_RECLAIM[outcome]
     assert outcomes(make, lease) == [(outcome, True)]
     assert make.row(lease.delivery_id)["lost_count"] == 1
 
 
-@each_outcome
+@pytest.mark.parametrize("outcome", [Outcome.ACCEPTED, Outcome.UNKNOWN, Outcome.TRANSIENT])
 def test_sweep_x_settle_the_settle_first(make: Factory, database_url: str, outcome: Outcome) -> None:
     """The lease ends while its holder writes the result: the sweep passes over the row and finds nothing to do later."""
     lease = make.leased()
-    assert leases.hand_over(make.database, lease, DIGEST, key=None, lease_seconds=0.5, release=None)
-    with holding(database_url, STOP_MOVES):
-        settled = Later(lambda: settle(make, lease, outcome))
-        wait_until_blocked(database_url)
+    assert leases.hand_over(make.database, lease, DIGEST, key=None, lease_seconds=1.0, release=None)
+    with in_the_middle(database_url, lambda: settle(make, lease, outcome)) as settled:
         is_over = "SELECT 1 FROM email_outbox WHERE lease_until < clock_timestamp()"
         wait_for(lambda: make.all(is_over), "the lease's end")
         assert reclaim(make) == 0
@@ -191,76 +172,62 @@ def test_sweep_x_settle_the_settle_first(make: Factory, database_url: str, outco
 # The evidence window is over, and the sweep gives up; or the answer comes just before.
 @pytest.mark.parametrize("outcome", [Outcome.ACCEPTED, Outcome.TRANSIENT])
 def test_the_last_sweep_x_settle_the_sweep_first(make: Factory, database_url: str, outcome: Outcome) -> None:
-    lease = overdue_unknown(make)
-    with holding(database_url, STOP_MOVES):
-        swept = Later(lambda: end_unknown(make))
-        wait_until_blocked(database_url)
-        late = Later(lambda: settle(make, lease, outcome))
-        wait_until_blocked(database_url, 2)
-    assert (swept.result(), late.result().stale) == (1, True)
+    lease = unresolved(make)
+    swept, late = in_turn(
+        database_url, BEFORE_THE_LAST_WRITE, lambda: end_unknown(make), lambda: settle(make, lease, outcome)
+    )
+    assert (swept, late.stale) == (1, True)
     accepted = outcome is Outcome.ACCEPTED
     assert ends(make, lease) == (("accepted", "response") if accepted else ("failed", None))
 
 
 def test_the_last_sweep_x_settle_the_settle_first(make: Factory, database_url: str) -> None:
-    lease = overdue_unknown(make)
-    with holding(database_url, STOP_MOVES):
-        late = Later(lambda: settle(make, lease, Outcome.ACCEPTED))
-        wait_until_blocked(database_url)
+    lease = unresolved(make)
+    with in_the_middle(database_url, lambda: settle(make, lease, Outcome.ACCEPTED)) as late:
         assert end_unknown(make) == 0, "a sweep does not wait for a row in use"
     assert late.result().state is State.ACCEPTED
     assert end_unknown(make) == 0
     assert ends(make, lease) == ("accepted", "response")
 
 
-@pytest.mark.parametrize("sweep_first", [True, False])
-def test_the_last_sweep_x_webhook(make: Factory, database_url: str, sweep_first: bool) -> None:
-    """Evidence wins in either order; only whether somebody was alerted for nothing depends on it."""
-    lease = overdue_unknown(make)
-    with holding(database_url, STOP_MOVES):
-        first = Later(lambda: end_unknown(make) if sweep_first else event(make, lease))
-        wait_until_blocked(database_url)
-        if sweep_first:
-            second = Later(lambda: event(make, lease))
-            wait_until_blocked(database_url, 2)
-        else:
-            assert end_unknown(make) == 0
-    assert first.result()
-    assert not sweep_first or second.result()
+def test_the_last_sweep_x_webhook_the_sweep_first(make: Factory, database_url: str) -> None:
+    """Somebody was alerted for nothing; evidence wins all the same."""
+    lease = unresolved(make)
+    swept, recorded = in_turn(
+        database_url, BEFORE_THE_LAST_WRITE, lambda: end_unknown(make), lambda: event(make, lease)
+    )
+    assert (swept, recorded) == (1, True)
     assert ends(make, lease) == ("accepted", "webhook")
 
 
-def overdue_unknown(make: Factory) -> Lease:
-    """Nothing but evidence can resolve it any more."""
+def test_the_last_sweep_x_webhook_the_event_first(make: Factory, database_url: str) -> None:
+    lease = unresolved(make)
+    with in_the_middle(database_url, lambda: event(make, lease)) as recorded:
+        assert end_unknown(make) == 0
+    assert recorded.result()
+    assert end_unknown(make) == 0
+    assert ends(make, lease) == ("accepted", "webhook")
+
+
+def unresolved(make: Factory) -> Lease:
+    """Nothing but evidence can resolve it any more: it was replayed, and that was not answered either. The replay's lease."""
+    delivery_id = due_unknown(make).delivery_id
+    replay = make.claim(delivery_id)
+    assert make.hand_over(replay)
+    settle(make, replay, Outcome.UNKNOWN)
+    make.pass_time(delivery_id, seconds=1801)
+    return replay
+
+
+def due_unknown(make: Factory) -> Lease:
+    """An unanswered hand-over whose evidence window is over. Its lease."""
     lease = make.unknown()
     make.pass_time(lease.delivery_id, seconds=1801)
     return lease
 
 
-def test_sweep_x_sweep_what_both_see_is_moved_once(make: Factory) -> None:
-    """A drain takes leases back without asking whether anybody sweeps just now."""
-    lost = [make.handed_over() for _ in range(20)]
-    for lease in lost:
-        make.pass_time(lease.delivery_id, seconds=91)
-    swept = together(4, lambda _: reclaim(make))
-    assert sum(swept) + reclaim(make) == len(lost)
-    assert {make.row(lease.delivery_id)["lost_count"] for lease in lost} == {1}
-    assert len(make.all("SELECT 1 FROM state_changes WHERE after = 'unknown'")) == len(lost)
-
-
-def test_sweep_x_sweep_the_second_passes_over_what_the_first_holds(make: Factory, database_url: str) -> None:
-    lease = make.handed_over()
-    make.pass_time(lease.delivery_id, seconds=91)
-    with holding(database_url, STOP_MOVES):
-        first = Later(lambda: reclaim(make))
-        wait_until_blocked(database_url)
-        assert reclaim(make) == 0
-    assert first.result() == 1
-    assert reclaim(make) == 0
-
-
 def test_claim_x_claim_a_replay_has_one_owner(make: Factory) -> None:
-    lease = overdue_unknown(make)
+    lease = due_unknown(make)
     claimed = together(12, lambda n: leases.claim(make.database, terms(owner=f"host:{n}:0")))
     assert [won.action for batch in claimed for won in batch] == ["replay"]
     assert make.row(lease.delivery_id)["lease_token"] == lease.token + 1

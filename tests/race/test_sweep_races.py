@@ -11,10 +11,16 @@ from db import leases, overdue
 from db.delivery_state import GateReason, Outcome, State
 from db.overdue import UnknownTerms
 from tests.factories import SENDER, SMTP, Factory, policy, terms
-from tests.support.races import BEFORE_THE_LAST_WRITE, Later, holding, in_the_middle, in_turn, together
-from tests.support.races import wait_until_blocked as wait_until_blocked
+from tests.support.races import (
+    BEFORE_THE_LAST_WRITE,
+    Later,
+    holding,
+    in_the_middle,
+    in_turn,
+    together,
+    wait_until_blocked,
+)
 
-CLOSING = [Outcome.TRANSIENT, Outcome.PERMANENT, Outcome.REFUSED_US, Outcome.NOT_SENT]
 UNKNOWN_TERMS = UnknownTerms("live", [SMTP], SENDER, unknown_budget=3)
 
 
@@ -23,32 +29,6 @@ def overdue_lease(make: Factory) -> leases.Lease:
     lease = make.handed_over()
     make.pass_time(lease.delivery_id, seconds=91)
     return lease
-
-
-def return_answered_late(make: Factory) -> int:
-    return overdue.return_answered_late(make.database, policy())
-
-
-@pytest.mark.parametrize("outcome", [Outcome.ACCEPTED, Outcome.UNKNOWN, *CLOSING])
-def test_reclaim_x_settle_the_reclaim_is_in_the_middle(
-    make: Factory, database_url: str, outcome: Outcome
-) -> None:
-    """The late result moves nothing, unless it is evidence; what it closes, the next sweep returns."""
-    lease = overdue_lease(make)
-    reclaimed, settled = in_turn(
-        database_url,
-        BEFORE_THE_LAST_WRITE,
-        lambda: make.reclaim(),
-        lambda: make.settle(lease, outcome, "a_code"),
-    )
-    assert (reclaimed, settled.stale) == (1, True)
-    row = make.row(lease.delivery_id)
-    assert row["status"] == (State.ACCEPTED if outcome is Outcome.ACCEPTED else State.UNKNOWN)
-    assert (row["attempt_count"], row["lost_count"]) == (0, 1)
-    (attempt,) = make.attempts(lease.delivery_id)
-    assert (attempt["outcome"], attempt["stale"]) == (outcome, True)
-    assert return_answered_late(make) == int(outcome in CLOSING)
-    assert (make.row(lease.delivery_id)["status"] == State.PENDING) == (outcome in CLOSING)
 
 
 # What the sweep makes of a row whose worker said this too late, but before the sweep.
@@ -84,7 +64,7 @@ def test_reclaim_x_hand_over_the_reclaim_first(make: Factory, database_url: str)
     lease = make.leased()
     make.pass_time(lease.delivery_id, seconds=91)
     reclaimed, handed_over = in_turn(
-        database_url, BEFORE_THE_LAST_WRITE, lambda: make.reclaim(), lambda: make.hand_over(lease)
+        database_url, BEFORE_THE_LAST_WRITE, make.reclaim, lambda: make.hand_over(lease)
     )
     assert (reclaimed, handed_over) == (1, False)
     (attempt,) = make.attempts(lease.delivery_id)
@@ -95,7 +75,7 @@ def test_reclaim_x_claim_a_row_that_is_being_taken_back_is_not_leased_meanwhile(
     make: Factory, database_url: str
 ) -> None:
     lease = overdue_lease(make)
-    with in_the_middle(database_url, lambda: make.reclaim()) as sweep:
+    with in_the_middle(database_url, make.reclaim) as sweep:
         assert leases.claim(make.database, terms()) == []
     assert sweep.result() == 1
     assert leases.claim(make.database, terms()) == [], "it waits for evidence first"
@@ -108,7 +88,7 @@ def test_reclaim_x_reclaim_the_second_takes_what_the_first_does_not_hold(
     first, second = overdue_lease(make), overdue_lease(make)
     with in_the_middle(database_url, lambda: reclaim_one(make)) as sweep:
         assert lost(make) == {first.delivery_id: 0, second.delivery_id: 0}
-        later = Later(lambda: make.reclaim())
+        later = Later(make.reclaim)
         wait_until_blocked(database_url, 2)  # at the last write, like the first: it holds the other row
     assert (sweep.result(), later.result()) == (1, 1)
     assert lost(make) == {first.delivery_id: 1, second.delivery_id: 1}

@@ -1,4 +1,4 @@
-"""A provider's event against everything: whatever comes first, what it proves is on record once, and nothing undoes it."""
+"""A provider's event against all but a settle: what it proves is on record once, and nothing undoes it."""
 
 from __future__ import annotations
 
@@ -8,25 +8,16 @@ from uuid import UUID
 
 import pytest
 
-from db import leases, overdue, provider_events
+from db import leases, provider_events
 from db.consumption import Consumed
-from db.delivery_state import GateReason, Outcome, State
-from db.overdue import UnknownTerms
+from db.delivery_state import Outcome, State
 from db.provider_events import Event, Kind
 from db.views import Verification
-from tests.factories import SENDER, SMTP, Factory, policy, terms
+from tests.factories import SMTP, Factory, terms
 from tests.support.acts import cancel, consume, create
 from tests.support.races import BEFORE_THE_LAST_WRITE, in_the_middle, in_turn
 
-OUTCOMES = [
-    Outcome.ACCEPTED,
-    Outcome.TRANSIENT,
-    Outcome.PERMANENT,
-    Outcome.UNKNOWN,
-    Outcome.REFUSED_US,
-    Outcome.NOT_SENT,
-]
-UNKNOWN_TERMS = UnknownTerms("live", [SMTP], SENDER, unknown_budget=3)
+LOCK_DELIVERY = "SELECT 1 FROM email_outbox FOR UPDATE"
 
 
 def arrive(make: Factory, delivery_id: UUID, number: int = 1) -> bool:
@@ -39,42 +30,6 @@ def ended(make: Factory, delivery_id: UUID) -> tuple[str, str | None, int]:
     """State, evidence and attempts counted."""
     row = make.row(delivery_id)
     return row["status"], row["evidence"], row["attempt_count"]
-
-
-def end_unknown(make: Factory) -> int:
-    return overdue.end_overdue_unknown(make.database, policy(), UNKNOWN_TERMS).moved
-
-
-@pytest.mark.parametrize("outcome", OUTCOMES)
-def test_webhook_x_settle_the_event_first(make: Factory, database_url: str, outcome: Outcome) -> None:
-    lease = make.handed_over()
-    recorded, settled = in_turn(
-        database_url,
-        BEFORE_THE_LAST_WRITE,
-        lambda: arrive(make, lease.delivery_id),
-        lambda: make.settle(lease, outcome, "a_code"),
-    )
-    assert recorded is True
-    assert (settled.state, settled.stale) == (State.ACCEPTED, True)
-    assert ended(make, lease.delivery_id) == (State.ACCEPTED, "webhook", 0)
-    (attempt,) = make.attempts(lease.delivery_id)
-    assert (attempt["outcome"], attempt["stale"]) == (outcome, True)
-
-
-@pytest.mark.parametrize("outcome", OUTCOMES)
-def test_webhook_x_settle_the_settle_first(make: Factory, database_url: str, outcome: Outcome) -> None:
-    lease = make.handed_over()
-    settled, recorded = in_turn(
-        database_url,
-        BEFORE_THE_LAST_WRITE,
-        lambda: make.settle(lease, outcome, "a_code"),
-        lambda: arrive(make, lease.delivery_id),
-    )
-    assert not settled.stale
-    assert recorded is True
-    evidence = "response" if outcome is Outcome.ACCEPTED else "webhook"
-    counted = int(outcome not in {Outcome.REFUSED_US, Outcome.NOT_SENT})
-    assert ended(make, lease.delivery_id) == (State.ACCEPTED, evidence, counted)
 
 
 def test_webhook_x_webhook_two_events_of_one_mail_are_both_kept_and_one_moves_it(
@@ -135,7 +90,7 @@ def test_webhook_x_reclaim_the_reclaim_first(make: Factory, database_url: str) -
     reclaimed, recorded = in_turn(
         database_url,
         BEFORE_THE_LAST_WRITE,
-        lambda: make.reclaim(),
+        make.reclaim,
         lambda: arrive(make, lease.delivery_id),
     )
     assert (reclaimed, recorded) == (1, True)
@@ -164,41 +119,12 @@ def test_webhook_x_hand_over_of_a_replay(make: Factory, database_url: str, event
         event_first,
         lambda: arrive(make, delivery_id),
         lambda: make.hand_over(replay),
-        lock="SELECT 1 FROM email_outbox FOR UPDATE",
     )
     assert recorded is True
     assert handed_over is not event_first
     row = make.row(delivery_id)
     assert (row["status"], row["evidence"]) == (State.ACCEPTED, "webhook")
     assert row["replay_count"] == int(not event_first)
-
-
-def test_webhook_x_sweep_the_event_first(make: Factory, database_url: str) -> None:
-    delivery_id = nobody_will_know(make)
-    with in_the_middle(database_url, lambda: arrive(make, delivery_id)) as event:
-        assert end_unknown(make) == 0, "a sweep does not wait for a row in use"
-    assert event.result() is True
-    assert end_unknown(make) == 0
-    assert ended(make, delivery_id) == (State.ACCEPTED, "webhook", 1)
-
-
-def test_webhook_x_sweep_the_sweep_first(make: Factory, database_url: str) -> None:
-    """Given up as `outcome_unresolved` a moment ago, and known now."""
-    delivery_id = nobody_will_know(make)
-    moved, recorded = in_turn(
-        database_url, BEFORE_THE_LAST_WRITE, lambda: end_unknown(make), lambda: arrive(make, delivery_id)
-    )
-    assert (moved, recorded) == (1, True)
-    row = make.row(delivery_id)
-    assert (row["status"], row["evidence"], row["failure_code"]) == (State.ACCEPTED, "webhook", None)
-
-
-def nobody_will_know(make: Factory) -> UUID:
-    """An unknown delivery whose evidence window is over and which may not be replayed."""
-    delivery_id = make.unknown().delivery_id
-    make.close_gate(delivery_id, GateReason.SUPERSEDED)
-    make.pass_time(delivery_id, seconds=1801)
-    return delivery_id
 
 
 def handed_over(make: Factory, made: Verification) -> leases.Lease:
@@ -212,10 +138,9 @@ def either_way(
     event_first: bool,
     event: Callable[[], bool],
     other: Callable[[], Any],
-    lock: str = BEFORE_THE_LAST_WRITE,
 ) -> tuple[bool, Any]:
     """Both in turn; the event's result stands first."""
     if event_first:
-        return in_turn(url, lock, event, other)
-    others, events = in_turn(url, lock, other, event)
+        return in_turn(url, LOCK_DELIVERY, event, other)
+    others, events = in_turn(url, LOCK_DELIVERY, other, event)
     return events, others

@@ -11,7 +11,11 @@ from typing import Any, Generic, TypeVar
 import psycopg
 
 T = TypeVar("T")
+S = TypeVar("S")
 DEADLINE_SECONDS = 10.0
+
+# What moves a delivery (but for its claim) writes there last, when it holds the row. What moves a verification does so first.
+BEFORE_THE_LAST_WRITE = "LOCK TABLE state_changes IN SHARE MODE"
 
 
 class Later(Generic[T]):
@@ -56,6 +60,25 @@ def holding(url: str, statement: Any, *parameters: Any) -> Iterator[psycopg.Conn
     with psycopg.connect(url) as connection:
         connection.execute(statement, parameters or None)
         yield connection
+
+
+def in_turn(url: str, lock: Any, first: Callable[[], T], second: Callable[[], S]) -> tuple[T, S]:
+    """Both come to wait while another connection holds `lock`, `second` behind `first`; their results after its release."""
+    with holding(url, lock):
+        earlier = Later(first)
+        wait_until_blocked(url)
+        later = Later(second)
+        wait_until_blocked(url, 2)
+    return earlier.result(), later.result()
+
+
+@contextmanager
+def in_the_middle(url: str, call: Callable[[], T]) -> Iterator[Later[T]]:
+    """`call` has locked a delivery and moved it, and stands before its transaction's last write until this is left."""
+    with holding(url, BEFORE_THE_LAST_WRITE):
+        later = Later(call)
+        wait_until_blocked(url)
+        yield later
 
 
 def wait_until_blocked(url: str, count: int = 1) -> None:
