@@ -11,8 +11,10 @@ from flask import Flask
 from flask.cli import AppGroup
 
 from app.cli_clients import client_commands, key_commands
+from app.cli_explain import explain
 from app.cli_outbox import outbox_commands
 from app.cli_release import release
+from app.cli_repair import repair
 from app.cli_suppressions import suppression_commands
 
 
@@ -45,6 +47,7 @@ class _CommandApp(Flask):
 def command_app(make_service: Callable[[], Flask]) -> Flask:
     """An application that holds the commands and builds the service only if it is served."""
     app = _CommandApp(make_service)
-    for command in (release, client_commands, key_commands, outbox_commands, suppression_commands):
+    groups = client_commands, key_commands, outbox_commands, suppression_commands
+    for command in (release, explain, repair, *groups):
         app.cli.add_command(command)
     return app

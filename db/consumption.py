@@ -111,7 +111,7 @@ def _consume(tx: Tx, token_hash: bytes) -> Consumed:
     was_mailed = deliveries.consume(tx, deliveries.lock_of_verification(tx, row["id"]))
     purpose = PURPOSES.get(row["purpose"], _CONSUMPTION_ONLY)
     if purpose != _CONSUMPTION_ONLY:
-        _confirm_account(tx, row, purpose)
+        confirm_account(tx, row, purpose)
     return Consumed(
         verification_id=row["id"],
         purpose=row["purpose"],
@@ -123,7 +123,8 @@ def _consume(tx: Tx, token_hash: bytes) -> Consumed:
     )
 
 
-def _confirm_account(tx: Tx, row: Row, purpose: Purpose) -> None:
+def confirm_account(tx: Tx, row: Row, purpose: Purpose) -> None:
+    """The account takes what a consumed verification says. The caller holds the account."""
     tx.execute(
         _SQL["confirm_account"],
         {

@@ -125,8 +125,7 @@ def _weighed(
     `seen` is what the operator confirmed: of another state they would have been told something else.
     """
     with database.transaction() as tx:
-        tx.execute(_SQL["lock_account_of_delivery"], {"id": delivery_id})
-        verification_id = _id_of(tx.execute(_SQL["lock_verification_of_delivery"], {"id": delivery_id}))
+        verification_id = lock_for_delivery(tx, delivery_id)
         facts = deliveries.lock(tx, delivery_id)
         known = receipts.read_known_in(tx, None, verification_id)
         at_stake = weigh(known)
@@ -134,6 +133,12 @@ def _weighed(
         if seen is not None and (seen.state, seen.lease_token) != found:
             raise OperationRefused(f"it changed meanwhile and is {facts.delivery.status} now: look again")
         yield tx, facts, known, at_stake
+
+
+def lock_for_delivery(tx: Tx, delivery_id: UUID) -> UUID:
+    """Lock a delivery's account and verification, whose id is answered; the delivery itself is next. Raises NotFound."""
+    tx.execute(_SQL["lock_account_of_delivery"], {"id": delivery_id})
+    return _id_of(tx.execute(_SQL["lock_verification_of_delivery"], {"id": delivery_id}))
 
 
 def _id_of(found: Cursor[Row]) -> UUID:

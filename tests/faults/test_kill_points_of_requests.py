@@ -163,15 +163,15 @@ def kill_where_they_stand(scene: Scene, cluster: Cluster, markers: Path) -> None
     cluster.commands["web"] = cluster.commands["web"].replace(
         "app:create_app()", "tests.faults.halting:create_app()"
     )
-    cluster.start("web")
+    cluster.start("web", REDIS_URL="redis://127.0.0.1:1/0")  # whoever kicked before the kill, kicked in vain
     wait_for(lambda: is_up(scene.url), "the web process")
     for name in (*CREATE, *CONSUME):
         scene.unheard[name] = Later(lambda name=name: scene.ask(name))  # type: ignore[misc]
         give_time(lambda name=name: halting.reached(markers, name), seconds=5)  # type: ignore[misc]
     scene.in_transaction = len(scene.make.all(IN_TRANSACTION))
-    os.kill(
-        max(halting.reached(markers, name) for name in scene.unheard), signal.SIGKILL
-    )  # gunicorn starts another
+    process = max(halting.reached(markers, name) for name in scene.unheard)
+    assert process, "nobody came anywhere"
+    os.kill(process, signal.SIGKILL)  # gunicorn starts another
     wait_until_the_dead_hold_nothing(scene.make)
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from db import leases, overdue
+from db import leases, overdue, plans
 from db.deliveries import SQL
 from db.delivery_state import CLOSING_OUTCOMES
 from db.queries import load
@@ -65,9 +65,11 @@ def full(postgres: Postgres, request: pytest.FixtureRequest) -> Iterator[Factory
     postgres.drop_database(name)
 
 
-def rows_read(make: Factory, statement: Any, parameters: dict[str, Any]) -> int:
+def rows_read(make: Factory, statement: Any, parameters: dict[str, Any], *, by_index: bool = False) -> int:
     """The most rows any node of the plan produced or threw away, over all its loops."""
     with make.database.transaction() as tx:
+        if by_index:  # as the product asks
+            plans.follow_indexes(tx)
         answer = tx.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + statement, parameters).fetchone()
     assert answer is not None
     return max(_rows(node) for node in _nodes(answer["QUERY PLAN"][0]["Plan"]))
@@ -147,6 +149,17 @@ def test_a_hand_over_and_a_settle_read_their_own_delivery(full: Factory) -> None
 )
 def test_an_idle_sweep_reads_nothing(full: Factory, name: str, parameters: dict[str, Any]) -> None:
     assert rows_read(full, SQL[name], parameters) <= 20
+
+
+def test_whatever_is_asked_about_is_found_by_an_index(full: Factory) -> None:
+    explained = load("explain.sql")["find_by_text"]
+    assert rows_read(full, explained, {"text": "nobody", "limit": 20}, by_index=True) <= 20
+
+
+def test_retention_with_nothing_old_enough_reads_nothing(full: Factory) -> None:
+    young = {"retention": 86_400.0, "after_at": "1970-01-01", "after_id": UUID(int=0), "limit": 200}
+    assert rows_read(full, load("retention.sql")["find_finished"], young) <= 20
+    assert rows_read(full, load("retention.sql")["delete_suppressions"], young) <= 20
 
 
 CREATE = {

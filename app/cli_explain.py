@@ -1,0 +1,25 @@
+"""`explain`: what became of one mail, from whatever somebody has in hand."""
+
+from __future__ import annotations
+
+import click
+
+from app import receipt_text
+from app.cli_outbox import receipt_data
+from app.cli_support import Command, answer, json_option, open_database, say
+from db import explain as explaining
+from db import receipts
+
+
+@click.command("explain", cls=Command)
+@click.argument("anything", metavar="ANYTHING")
+@json_option
+def explain(anything: str, as_json: bool) -> None:
+    """Show the receipt of what an id means: ver_…, dlv_…, req_…, a Message-ID, a provider's id, an idempotency key."""
+    database = open_database()
+    found = explaining.find(database, anything.strip())
+    shown = [receipts.read_receipt(database, None, verification_id) for verification_id in found]
+    if len(shown) > 1:
+        say(f"{len(shown)} verifications are known by that, the newest first")
+    lines = "\n\n".join(map(receipt_text.render, shown)).splitlines()
+    answer([receipt_data(receipt) for receipt in shown] if as_json else None, as_json, lines)

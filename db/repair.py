@@ -1,0 +1,99 @@
+"""Finds and mends what should not be, whoever brought it about: a damaged restore, a hand in the tables, a fault of ours.
+
+Each row is mended in a transaction of its own, under the locks of account, verification and delivery, after having been asked
+about once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from uuid import UUID
+
+from db import consumption, deliveries, operations
+from db.delivery_state import CLOSING_OUTCOMES, Evidence, GateReason, Outcome
+from db.phases import Status
+from db.queries import load
+from db.session import Database, Row, Tx
+
+_SQL = load("repair.sql")
+_BATCH = 100
+_FIRST = UUID(int=0)
+Mend = Callable[[Tx, UUID], None]
+
+
+def run(database: Database, *, dry_run: bool = False) -> dict[str, list[UUID]]:
+    """By kind, the deliveries that were mended, or would be. Raises DatabaseUnavailable."""
+    return {kind: list(_each(database, kind, dry_run=dry_run)) for kind in KINDS}
+
+
+def _each(database: Database, kind: str, *, dry_run: bool) -> Iterator[UUID]:
+    after = _FIRST
+    while True:
+        with database.transaction() as tx:
+            found = _find(tx, kind, after=after)
+        for delivery_id in found:
+            if dry_run or _mend(database, kind, delivery_id):
+                yield delivery_id
+        if len(found) < _BATCH:
+            return
+        after = found[-1]
+
+
+def _find(tx: Tx, kind: str, *, after: UUID = _FIRST, only: UUID | None = None) -> list[UUID]:
+    names = {"after": after, "only": only, "limit": _BATCH, "closing": sorted(CLOSING_OUTCOMES)}
+    return [row["id"] for row in tx.execute(_SQL[KINDS[kind][0]], names).fetchall()]
+
+
+def _mend(database: Database, kind: str, delivery_id: UUID) -> bool:
+    """False: somebody else was quicker."""
+    with database.transaction() as tx:
+        operations.lock_for_delivery(tx, delivery_id)
+        if not _find(tx, kind, only=delivery_id):
+            return False
+        KINDS[kind][1](tx, delivery_id)
+    return True
+
+
+def _verification(tx: Tx, delivery_id: UUID) -> Row:
+    row = tx.execute(_SQL["read_verification"], {"id": delivery_id}).fetchone()
+    assert row is not None, "a delivery has a verification"
+    return row
+
+
+def _activate(tx: Tx, delivery_id: UUID) -> None:
+    verification = _verification(tx, delivery_id)
+    consumption.confirm_account(tx, verification, consumption.PURPOSES[verification["purpose"]])
+
+
+_REASONS = {Status.SUPERSEDED: GateReason.SUPERSEDED, Status.CANCELLED: GateReason.CANCELLED}
+
+
+def _close_gate(tx: Tx, delivery_id: UUID) -> None:
+    status = Status(_verification(tx, delivery_id)["status"])
+    facts = deliveries.lock(tx, delivery_id)
+    if status is Status.CONSUMED:
+        deliveries.consume(tx, facts)
+    else:
+        deliveries.close_gate(tx, facts, _REASONS[status])
+
+
+def _make_due(tx: Tx, delivery_id: UUID) -> None:
+    tx.execute(_SQL["make_due"], {"id": delivery_id})
+
+
+def _accept(tx: Tx, delivery_id: UUID) -> None:
+    facts = deliveries.lock(tx, delivery_id)
+    provider = next(a.provider for a in facts.attempts if a.outcome is Outcome.ACCEPTED)
+    deliveries.record_evidence(tx, facts, Evidence.RESPONSE, provider=provider)
+
+
+# What is counted -> how it is found, and what is done about it.
+KINDS: Mapping[str, tuple[str, Mend]] = MappingProxyType(
+    {
+        "accounts_not_activated": ("find_inactive_accounts", _activate),
+        "gates_left_open": ("find_open_gates", _close_gate),
+        "unknown_though_answered": ("find_answered_unknowns", _make_due),
+        "acceptances_unrecorded": ("find_unrecorded_acceptances", _accept),
+    }
+)
