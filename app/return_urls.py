@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
 
+_END_OF_STEP = re.compile(r"[;?#\s]")  # to somebody who reads what was decoded once more
 _DECODINGS = 3  # a proxy, a framework, and one more
 
 
@@ -58,7 +60,7 @@ def _stays_in_place(path: str) -> bool:
         if decoded.count("/") != path.count("/") or "\\" in decoded or _has_controls(decoded):
             return False
         path = decoded
-    return not {step.partition(";")[0] for step in path.split("/")} & {".", ".."}
+    return not {_END_OF_STEP.split(step, maxsplit=1)[0] for step in path.split("/")} & {".", ".."}
 
 
 def _has_controls(text: str) -> bool:

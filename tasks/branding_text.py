@@ -94,9 +94,11 @@ _LINKED_BY_ITSELF = frozenset({"www", "ftp"})  # whatever follows
 _TAIL = re.compile(r"(?::\d++)?(?:[/?#][!#-&(-;=?-~]*+)?")
 # Around a placeholder: white space, quotes, brackets, or the end of a clause. Nothing that could make one link of what it
 # stands for and what stands beside it.
-_BEFORE = r"(?<![^\s(\u00ab\u201c\u201e\"'])"
+_BEFORE = r"(?:(?<!\S)|(?<=(?<!\S)[(\u00ab\u201c\u201e\"']))"
 _AFTER = r"(?![^\s.,;:!?)\u00bb\u201c\u201d\"'])"
 _STANDS_ALONE = re.compile(rf"{_BEFORE}\{{[a-z_]+\}}{_AFTER}|{_BEFORE}\{{name\}}(?=-)")
+# In an address it is a slash to some readers and to others not; two of them are a server's name.
+_BACKSLASH = re.compile(r"\\\S|\S\\")
 _ANY_WORD = "aa"
 _MOST_EMPTY_LINES = 3
 _EMPTY_LINES = re.compile(rf"(?:\n[^\S\n]*){{{_MOST_EMPTY_LINES + 2},}}")
@@ -148,6 +150,8 @@ def link_elsewhere(pointer: str, text: str, hosts: Set[str] | None) -> Fault | N
 
 
 def _leads_elsewhere(text: str, hosts: Set[str] | None) -> bool:
+    if _BACKSLASH.search(text):
+        return True
     rest, end = [], 0
     for url in _URL.finditer(text):
         if url[1] in _SCHEMES or "://" in url[0]:

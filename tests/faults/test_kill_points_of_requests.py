@@ -24,7 +24,7 @@ from dev.postgres import Postgres
 from dev.redis import Redis
 from tests.factories import Factory
 from tests.faults import halting
-from tests.faults.test_kill_points import IN_TRANSACTION, give_time, wait_until_the_dead_hold_nothing
+from tests.faults.test_kill_points import IN_TRANSACTION, PATIENT, give_time, wait_until_the_dead_hold_nothing
 from tests.support.api import token_of
 from tests.support.cluster import Cluster, wait_for
 from tests.support.courier import create
@@ -124,6 +124,7 @@ def scene(
                     HALTING_FOLDER=str(markers),
                     PORT=str(port),
                     WEB_CONCURRENCY="1",
+                    **PATIENT,
                 )
             )
         )

@@ -299,6 +299,10 @@ ELSEWHERE = [
     "shopी.example",
     "xा.de",
     "shop.example\\evil.example",
+    "https://shop.example\\@evil.example",
+    "https://shop.example\\evil.example",
+    "\\\\evil\\share",
+    "\\\\2130706433\\x",
     "shop.example\u0338",
     "shop.example.evil.example.3",
     "evil.example\u00b2",
@@ -451,6 +455,9 @@ def test_an_operator_may_link_anywhere_but_not_without_tls() -> None:
         ("<p>https://shop.example/?{token}</p>", "placeholder_in_word"),
         ("<p>https://shop.example/?<b>{token}</b></p>", "placeholder_in_word"),
         ("<p>{lead}{button}</p>", "placeholder_in_word"),
+        ("<p>https://shop.example/?t=({token})</p>", "placeholder_in_word"),
+        ("<p>https://shop.example/?t='{token}'</p>", "placeholder_in_word"),
+        ("<p>shop.example/('{token}')</p>", "placeholder_in_word"),
     ],
 )
 def test_html_that_could_harm_or_hide_is_refused(html: str, code: str) -> None:
