@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -9,13 +10,15 @@ from uuid import UUID
 
 import pytest
 
-from db import consumption, ids, tokens, verifications
+from db import consumption, ids, outbox, tokens, verifications
 from db.delivery_state import Outcome, State
+from db.outbox import Wanted
 from tasks import message
 from tasks.delivery import Courier
 from tasks.providers.base import Result
 from tests.factories import Factory
 from tests.support.courier import DATABASE_SETTINGS, create, make_courier, request
+from tests.support.log_lines import logging_as
 from tests.support.smtp_server import SmtpServer, accept_silently, hang, hang_up, say
 
 
@@ -270,3 +273,22 @@ def test_a_drain_kicks_when_its_slice_ends_with_work_left(make: Factory) -> None
 
 def stop(courier: Courier) -> None:
     courier.shutdown.requested = True
+
+
+def test_a_delivery_that_needs_too_many_leases_is_told_of_once(
+    make: Factory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    delivery_id = delivery_of(make)
+    with SmtpServer(rcpt=say("451 4.7.1 not yet")) as server, logging_as("json"):
+        courier = make_courier(make.database, url(server), max_attempts=9, oscillation_limit=3)
+        for _ in range(6):
+            courier.drain()
+            make_due(make, delivery_id)
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    (told,) = [line for line in lines if line["event"] == "delivery_oscillates"]
+    assert told["alert"] is True
+    assert (told["lease_token"], told["limit"]) == (4, 3)
+    assert told["delivery_id"] == ids.public("dlv", delivery_id)
+    assert outbox.stats(make.database, 3).oscillating == 1
+    (listed,) = outbox.newest(make.database, Wanted(more_leases_than=3), 10)
+    assert listed.id == delivery_id
