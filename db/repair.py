@@ -10,38 +10,49 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from uuid import UUID
 
-from db import consumption, deliveries, operations
+from db import deliveries, operations
+from db.consumption import PURPOSES
 from db.delivery_state import CLOSING_OUTCOMES, Evidence, GateReason, Outcome
 from db.phases import Status
 from db.queries import load
 from db.session import Database, Row, Tx
 
 _SQL = load("repair.sql")
-_BATCH = 100
+_PAGE = 1000  # deliveries looked at by one statement, a few milliseconds
 _FIRST = UUID(int=0)
 Mend = Callable[[Tx, UUID], None]
 
 
 def run(database: Database, *, dry_run: bool = False) -> dict[str, list[UUID]]:
     """By kind, the deliveries that were mended, or would be. Raises DatabaseUnavailable."""
-    return {kind: list(_each(database, kind, dry_run=dry_run)) for kind in KINDS}
+    found: dict[str, list[UUID]] = {kind: [] for kind in KINDS}
+    for page in _pages(database):
+        for kind, so_far in found.items():
+            so_far.extend(_mend_page(database, kind, page, dry_run=dry_run))
+    return found
 
 
-def _each(database: Database, kind: str, *, dry_run: bool) -> Iterator[UUID]:
+def _pages(database: Database) -> Iterator[list[UUID]]:
     after = _FIRST
     while True:
         with database.transaction() as tx:
-            found = _find(tx, kind, after=after)
-        for delivery_id in found:
-            if dry_run or _mend(database, kind, delivery_id):
-                yield delivery_id
-        if len(found) < _BATCH:
+            rows = tx.execute(_SQL["read_page"], {"after": after, "limit": _PAGE}).fetchall()
+        if not rows:
             return
-        after = found[-1]
+        yield [row["id"] for row in rows]
+        after = rows[-1]["id"]
 
 
-def _find(tx: Tx, kind: str, *, after: UUID = _FIRST, only: UUID | None = None) -> list[UUID]:
-    names = {"after": after, "only": only, "limit": _BATCH, "closing": sorted(CLOSING_OUTCOMES)}
+def _mend_page(database: Database, kind: str, page: list[UUID], *, dry_run: bool) -> Iterator[UUID]:
+    with database.transaction() as tx:
+        found = _find(tx, kind, page)
+    for delivery_id in found:
+        if dry_run or _mend(database, kind, delivery_id):
+            yield delivery_id
+
+
+def _find(tx: Tx, kind: str, among: list[UUID]) -> list[UUID]:
+    names = {"ids": among, "closing": sorted(CLOSING_OUTCOMES)}
     return [row["id"] for row in tx.execute(_SQL[KINDS[kind][0]], names).fetchall()]
 
 
@@ -49,7 +60,7 @@ def _mend(database: Database, kind: str, delivery_id: UUID) -> bool:
     """False: somebody else was quicker."""
     with database.transaction() as tx:
         operations.lock_for_delivery(tx, delivery_id)
-        if not _find(tx, kind, only=delivery_id):
+        if not _find(tx, kind, [delivery_id]):
             return False
         KINDS[kind][1](tx, delivery_id)
     return True
@@ -62,8 +73,8 @@ def _verification(tx: Tx, delivery_id: UUID) -> Row:
 
 
 def _activate(tx: Tx, delivery_id: UUID) -> None:
-    verification = _verification(tx, delivery_id)
-    consumption.confirm_account(tx, verification, consumption.PURPOSES[verification["purpose"]])
+    names = {"id": delivery_id, "setting": [p for p, does in PURPOSES.items() if does.sets_address]}
+    tx.execute(_SQL["activate_account"], names)
 
 
 _REASONS = {Status.SUPERSEDED: GateReason.SUPERSEDED, Status.CANCELLED: GateReason.CANCELLED}

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from db import leases, overdue, plans
+from db import leases, overdue, plans, repair
 from db.deliveries import SQL
 from db.delivery_state import CLOSING_OUTCOMES
 from db.queries import load
@@ -154,6 +154,17 @@ def test_an_idle_sweep_reads_nothing(full: Factory, name: str, parameters: dict[
 def test_whatever_is_asked_about_is_found_by_an_index(full: Factory) -> None:
     explained = load("explain.sql")["find_by_text"]
     assert rows_read(full, explained, {"text": "nobody", "limit": 20}, by_index=True) <= 20
+
+
+@pytest.mark.parametrize("kind", repair.KINDS)
+def test_a_repair_reads_the_deliveries_of_its_page(full: Factory, kind: str) -> None:
+    page = repair._SQL["read_page"]
+    names = {"after": repair._FIRST, "limit": 10}
+    assert rows_read(full, page, names) <= 10
+    with full.database.transaction() as tx:
+        found = [row["id"] for row in tx.execute(page, names)]
+    query = repair._SQL[repair.KINDS[kind][0]]
+    assert rows_read(full, query, {"ids": found, "closing": sorted(CLOSING_OUTCOMES)}) <= 20
 
 
 def test_retention_with_nothing_old_enough_reads_nothing(full: Factory) -> None:

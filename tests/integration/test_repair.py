@@ -107,6 +107,18 @@ def test_a_confirmed_account_becomes_active_when_it_was_confirmed(make: Factory,
     assert row == {"email": "person@example.com", "same": True}
 
 
+def test_an_address_that_was_confirmed_later_or_is_no_longer_known_stays(make: Factory, run: Run) -> None:
+    inactive_account(make)
+    by_hand(make, "UPDATE accounts SET email = 'later@example.com'")
+    by_hand(
+        make,
+        "UPDATE verifications SET email = NULL, email_canonical = NULL, token_hash = NULL, anonymised_at = now()",
+    )
+    run()
+    account = make.one("SELECT email, activated_at FROM accounts")
+    assert (account["email"], account["activated_at"] is None) == ("later@example.com", False)
+
+
 def test_a_gate_closes_for_the_reason_its_verification_has(make: Factory, run: Run) -> None:
     delivery_id = gate_left_open(make)
     run()
@@ -129,14 +141,12 @@ def test_an_answered_unknown_is_the_next_sweeps(make: Factory, run: Run) -> None
     assert make.row(delivery_id)["status"] == State.PENDING
 
 
-def test_more_than_a_batch_is_mended(make: Factory) -> None:
+def test_more_than_a_page_is_mended(make: Factory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repair, "_PAGE", 2)
     for _ in range(3):
+        make.waiting()
         gate_left_open(make)
-    repair._BATCH, usual = 2, repair._BATCH
-    try:
-        assert len(repair.run(make.database)["gates_left_open"]) == 3
-    finally:
-        repair._BATCH = usual
+    assert len(repair.run(make.database)["gates_left_open"]) == 3
 
 
 def test_what_is_well_is_left_alone(make: Factory, run: Run) -> None:

@@ -66,10 +66,11 @@ def _contents(client: Any, key: bytes) -> object:
         b"set": client.smembers,
         b"zset": lambda name: client.zrange(name, 0, -1, withscores=True),
         b"hash": client.hgetall,
+        b"none": lambda name: None,  # it went since it was listed
     }
     try:
         return readers[client.type(key)](key)
-    except redis.ResponseError:  # it went meanwhile
+    except redis.ResponseError:  # it went meanwhile, and came again as something else
         return None
 
 
