@@ -299,7 +299,9 @@ def _into_pending(facts: Facts, at: datetime, *, exhausted: Move | None, waited_
 def _into_unknown(facts: Facts, policy: Policy) -> Move:
     window_end = evidence_window_end(facts.open_attempts, policy)
     first = facts.open_attempts[0]
-    checks = sum(attempt.lease_token > first.lease_token for attempt in facts.attempts)
+    # The lease that ends here counts too: of a look-up there is no attempt yet.
+    leases = {facts.delivery.lease_token, *(attempt.lease_token for attempt in facts.attempts)}
+    checks = sum(token > first.lease_token for token in leases)
     assert first.provider is not None, "a hand-over names its provider"
     wait = policy.check_again(first.provider, checks=checks, replays=facts.delivery.replay_count)
     at = window_end if wait is None else facts.now + timedelta(seconds=wait)

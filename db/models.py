@@ -174,6 +174,9 @@ verifications = Table(
         name="anonymised",
     ),
     CheckConstraint("anonymised_at IS NULL OR status <> 'requested'", name="anonymised_is_over"),
+    CheckConstraint(
+        "anonymised_at IS NULL OR (metadata IS NULL AND return_url IS NULL)", name="anonymised_in_full"
+    ),
     Index("ix_verifications_client", "client_id", "created_at", "id"),
     # Those of `db.listing`, in the order of its pages, by each filter; the first serves an account's hourly limit, too.
     Index("ix_verifications_account_newest", "account_id", "created_at", "id"),

@@ -89,6 +89,11 @@ def _close_gate(tx: Tx, delivery_id: UUID) -> None:
         deliveries.close_gate(tx, facts, _REASONS[status])
 
 
+def _hold_open(tx: Tx, delivery_id: UUID) -> None:
+    facts = deliveries.lock(tx, delivery_id)
+    tx.execute(_SQL["hold_open"], {"id": delivery_id, "provider": facts.open_attempts[0].provider})
+
+
 def _make_due(tx: Tx, delivery_id: UUID) -> None:
     tx.execute(_SQL["make_due"], {"id": delivery_id})
 
@@ -99,10 +104,12 @@ def _accept(tx: Tx, delivery_id: UUID) -> None:
     deliveries.record_evidence(tx, facts, Evidence.RESPONSE, provider=provider)
 
 
-# What is counted -> how it is found, and what is done about it.
+# What is counted -> how it is found, and what is done about it. In this order: a gate that closes on a waiting delivery
+# ends it, whatever it has forgotten.
 KINDS: Mapping[str, tuple[str, Mend]] = MappingProxyType(
     {
         "accounts_not_activated": ("find_inactive_accounts", _activate),
+        "hand_overs_forgotten": ("find_forgotten_hand_overs", _hold_open),
         "gates_left_open": ("find_open_gates", _close_gate),
         "unknown_though_answered": ("find_answered_unknowns", _make_due),
         "acceptances_unrecorded": ("find_unrecorded_acceptances", _accept),

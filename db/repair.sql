@@ -13,6 +13,16 @@ JOIN (SELECT * FROM email_outbox WHERE id = ANY (%(ids)s) OFFSET 0) o ON o.verif
 WHERE v.status = 'consumed' AND v.purpose = 'signup' AND a.activated_at IS NULL
 ORDER BY o.id
 
+-- name: find_forgotten_hand_overs
+-- A provider may have the mail, and the delivery does not know: it could be sent again, elsewhere; and its lease, once it ran
+-- out, could not be taken back, nor those of its batch. One that was accepted is the last kind's.
+SELECT o.id FROM (SELECT * FROM email_outbox WHERE id = ANY (%(ids)s) OFFSET 0) o
+WHERE o.status IN ('pending', 'sending') AND o.open_provider IS NULL
+  AND EXISTS (SELECT FROM delivery_attempts a WHERE a.delivery_id = o.id AND a.handed_over_at IS NOT NULL
+              AND (a.outcome IS NULL OR a.outcome <> ALL (%(closing)s::text[])))
+  AND NOT EXISTS (SELECT FROM delivery_attempts a WHERE a.delivery_id = o.id AND a.outcome = 'accepted')
+ORDER BY o.id
+
 -- name: find_open_gates
 -- A verification is over, and its delivery could still be handed over.
 SELECT o.id FROM (SELECT * FROM email_outbox WHERE id = ANY (%(ids)s) OFFSET 0) o
@@ -49,6 +59,15 @@ WHERE o.id = %(id)s AND a.id = v.account_id
 -- name: read_verification
 -- How it ended.
 SELECT v.* FROM verifications v JOIN email_outbox o ON o.verification_id = v.id WHERE o.id = %(id)s
+
+-- name: hold_open
+-- pending -> unknown, sending stays: evidence or its window's end resolves it. Which bytes were handed over is not known any
+-- more, and no mail has this digest: so it is not replayed.
+UPDATE email_outbox SET
+    status = CASE status WHEN 'pending' THEN 'unknown' ELSE status END,
+    next_attempt_at = CASE status WHEN 'pending' THEN clock_timestamp() END,
+    open_provider = %(provider)s, payload_digest = ''
+WHERE id = %(id)s AND status IN ('pending', 'sending') AND open_provider IS NULL
 
 -- name: make_due
 -- The next sweep decides where it goes.

@@ -25,6 +25,7 @@ ORDER BY v.created_at, v.id
 WITH held AS MATERIALIZED (
     SELECT v.id FROM verifications v JOIN email_outbox o ON o.verification_id = v.id
     WHERE v.id = ANY (%(ids)s) AND v.anonymised_at IS NULL AND v.status <> 'requested'
+      AND o.status IN ('accepted', 'failed', 'expired', 'cancelled')
     ORDER BY v.id FOR UPDATE OF v, o SKIP LOCKED
 )
 UPDATE verifications v SET

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from db import ids, leases, overdue
+from db import ids, leases, overdue, retention
 from db.delivery_state import FailureCategory, Outcome, State
 from db.errors import DatabaseUnavailable, UnknownTokenKey
 from db.leases import Lease, Settled
@@ -56,6 +56,7 @@ class Courier:
     kick: Callable[[], None]
     slots: Slots
     shutdown: Shutdown
+    anonymised_up_to: retention.Batch = field(default_factory=retention.Batch)  # the sweep's place
     _may_wake: threading.Lock = field(default_factory=threading.Lock)
     _wake_after: float = 0.0
 

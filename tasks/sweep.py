@@ -19,7 +19,8 @@ from tasks.routes import LIVE, Route
 log = get_logger(__name__)
 
 _FORGOTTEN_AT_ONCE = 1000
-_ANONYMISED_AT_ONCE = 1000  # a sweep, a quarter of a million an hour: never enough to be in anybody's way
+# Of those old enough, a sweep: a quarter of a million an hour, and a fixed price however many must stay a little longer.
+_LOOKED_AT_ONCE = 1000
 
 
 def run_once(courier: Courier, *, trigger: str) -> dict[str, int] | None:
@@ -106,9 +107,14 @@ def _end_overdue_unknown(courier: Courier, route: Route, until: Deadline) -> int
 
 
 def _anonymise(courier: Courier, until: Deadline) -> int:
-    """By keyset: what is not over yet stays, so a batch may change none."""
-    anonymised, batch = 0, retention.Batch(seen=retention.BATCH)
-    while batch.seen == retention.BATCH and anonymised < _ANONYMISED_AT_ONCE and not until.expired:
+    """By keyset, each sweep of this process from where its last one ended: what is not over yet stays, and hides nothing."""
+    anonymised, seen, batch = 0, 0, courier.anonymised_up_to
+    while seen < _LOOKED_AT_ONCE and not until.expired:
         batch = retention.anonymise(courier.database, retention=courier.settings.retention, after=batch)
         anonymised += batch.anonymised
+        seen += batch.seen
+        if batch.seen < retention.BATCH:
+            batch = retention.Batch()  # the end: from the beginning, the next time
+            break
+    courier.anonymised_up_to = batch
     return anonymised

@@ -9,7 +9,7 @@ import pytest
 from werkzeug.test import TestResponse
 
 from app import config
-from db import clients
+from db import clients, retention
 from db.session import Database
 from dev.inbox import Inbox
 from tests.support.api import Api, make_api, snapshot
@@ -114,11 +114,9 @@ def test_neither_hint_outlives_the_address(api: Api, policy: pytest.MonkeyPatch)
     policy.setenv("DISPOSABLE_POLICY", "flag")
     mistyped = api.create("key-1", email="ada@" + "gmial.com").headers["Location"]
     flagged = api.create("key-2", email=f"ada@{DISPOSABLE}", account_id="account-2").headers["Location"]
-    with api.database.transaction() as tx:
-        tx.execute(
-            "UPDATE verifications SET status = 'expired', email = NULL, email_canonical = NULL, token_hash = NULL,"
-            " metadata = NULL, anonymised_at = now()"
-        )
+    for location in (mistyped, flagged):
+        assert api.http.post(f"{location}/cancel", headers=api.headers).status_code == 200
+    assert retention.anonymise(api.database, retention=0).anonymised == 2
     assert api.get(mistyped).get_json()["suggestion"] is None
     assert api.get(flagged).get_json()["disposable"] is False
 

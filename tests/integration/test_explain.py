@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 
 import app
-from db import ids
+from db import explain, ids
 from db.delivery_rules import AttemptResult
 from db.delivery_state import Outcome
 from db.leases import settle
@@ -62,12 +62,25 @@ def test_whatever_names_a_mail_leads_to_its_receipt(make: Factory, run: Run, tex
     assert "Next:" in done.stdout
 
 
-def test_what_may_mean_several_shows_each_the_newest_first(make: Factory, run: Run) -> None:
+def test_what_may_mean_several_is_a_short_list_the_newest_first(make: Factory, run: Run) -> None:
     made = [create(make.database, make.key(), correlation_id="req_shared") for _ in range(2)]
-    done = run("req_shared", "--json")
-    shown = [receipt["verification"]["verification_id"] for receipt in json.loads(done.stdout)]
-    assert shown == [ids.public("ver", each.id) for each in reversed(made)]
-    assert "2 verifications" in run("req_shared").stderr
+    wanted = [ids.public("ver", each.id) for each in reversed(made)]
+    receipts = json.loads(run("req_shared", "--json").stdout)
+    assert [receipt["verification"]["verification_id"] for receipt in receipts] == wanted
+    listed = run("req_shared")
+    head, *rows = listed.stdout.splitlines()
+    assert head.split() == ["VERIFICATION", "CREATED", "(UTC)", "ACCOUNT", "STATUS", "DELIVERY"]
+    assert [row.split()[0] for row in rows] == wanted
+    assert listed.stderr.startswith("2 verifications")
+
+
+def test_a_list_that_may_go_on_says_so(make: Factory, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain, "MOST", 2)
+    for _ in range(3):
+        create(make.database, make.key(), correlation_id="req_shared")
+    listed = run("req_shared")
+    assert listed.stderr.startswith("at least 2 verifications")
+    assert len(listed.stdout.splitlines()) == 1 + 2
 
 
 @pytest.mark.parametrize("text", ["nobody", "ver_" + "0" * 32, "cs_live_abcdefghij_" + "a" * 32])

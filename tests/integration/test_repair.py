@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 from click.testing import Result
 
@@ -53,6 +54,17 @@ def inactive_account(make: Factory) -> UUID:
     return made.delivery_id
 
 
+def forgotten_hand_over(make: Factory) -> UUID:
+    lease = make.unknown()
+    forget_hand_over(make, lease.delivery_id, "status = 'pending', next_attempt_at = clock_timestamp()")
+    return lease.delivery_id
+
+
+def forget_hand_over(make: Factory, delivery_id: UUID, change: str) -> None:
+    forgotten = "open_provider = NULL, payload_digest = NULL"
+    by_hand(make, f"UPDATE email_outbox SET {forgotten}, {change} WHERE id = %s", delivery_id)
+
+
 def gate_left_open(make: Factory) -> UUID:
     made = make.waiting()
     by_hand(make, "UPDATE verifications SET status = 'cancelled' WHERE id = %s", made.verification_id)
@@ -77,6 +89,7 @@ def unrecorded_acceptance(make: Factory) -> UUID:
 
 WRONG: dict[str, Callable[[Factory], UUID]] = {
     "accounts_not_activated": inactive_account,
+    "hand_overs_forgotten": forgotten_hand_over,
     "gates_left_open": gate_left_open,
     "unknown_though_answered": answered_unknown,
     "acceptances_unrecorded": unrecorded_acceptance,
@@ -117,6 +130,37 @@ def test_an_address_that_was_confirmed_later_or_is_no_longer_known_stays(make: F
     run()
     account = make.one("SELECT email, activated_at FROM accounts")
     assert (account["email"], account["activated_at"] is None) == ("later@example.com", False)
+
+
+def test_what_a_provider_may_have_is_not_sent_again(make: Factory, run: Run) -> None:
+    delivery_id = forgotten_hand_over(make)
+    run()
+    row = make.row(delivery_id)
+    assert (row["status"], row["open_provider"]) == (State.UNKNOWN, SMTP.name)
+    make.pass_time(delivery_id, seconds=1801)
+    replay = make.claim(delivery_id)
+    assert not make.hand_over(replay), "no mail is known to be the same"
+    assert make.settle(replay, Outcome.NOT_SENT).state is State.UNKNOWN
+
+
+def test_a_lease_that_forgot_a_hand_over_is_taken_back_once_it_is_mended(make: Factory, run: Run) -> None:
+    lease = make.handed_over()
+    forget_hand_over(make, lease.delivery_id, "lease_until = now() - interval '1 minute'")
+    with pytest.raises(psycopg.errors.CheckViolation):
+        make.reclaim()
+    assert json.loads(run("--json").stdout)["hand_overs_forgotten"] == [ids.public("dlv", lease.delivery_id)]
+    assert make.reclaim() == 1
+    assert make.row(lease.delivery_id)["status"] == State.UNKNOWN
+
+
+def test_a_forgotten_hand_over_of_a_dead_verification_is_remembered_before_its_gate_closes(
+    make: Factory, run: Run
+) -> None:
+    delivery_id = forgotten_hand_over(make)
+    by_hand(make, "UPDATE verifications SET status = 'cancelled'")
+    run()
+    row = make.row(delivery_id)
+    assert (row["status"], row["gate_reason"]) == (State.UNKNOWN, "cancelled")
 
 
 def test_a_gate_closes_for_the_reason_its_verification_has(make: Factory, run: Run) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from db import consumption, ids, operations, provider_events, receipts, retention
@@ -14,6 +15,7 @@ from db.operations import Operator
 from db.provider_events import Event, Kind
 from db.stakes import Verdict
 from tasks import sweep
+from tasks.delivery import Courier
 from tests.factories import SMTP, Factory
 from tests.support.api import Api, make_api
 from tests.support.courier import make_courier
@@ -41,6 +43,13 @@ def grow_old(make: Factory, days: float = 31.0) -> None:
     }.items():
         moved = ", ".join(f"{column} = {column} - make_interval(days => %s)" for column in columns)
         make.execute(f"UPDATE {table} SET {moved}", *[int(days)] * len(columns))
+
+
+def anonymised_by_a_sweep(make: Factory, courier: Courier) -> int:
+    make.execute("DELETE FROM sweep_runs")  # so that its slot of time is free
+    counts = sweep.run_once(courier, trigger="timer")
+    assert counts is not None
+    return counts["anonymised"]
 
 
 def finished(make: Factory, api: Api, **body: Any) -> UUID:
@@ -126,7 +135,41 @@ def test_what_is_not_over_does_not_hide_what_is_behind_it(make: Factory, api: Ap
     courier = make_courier(make.database, NOWHERE)
     first = retention.anonymise(make.database, retention=30 * DAYS, limit=2)
     assert (first.seen, first.anonymised) == (2, 0)
-    assert (sweep.run_once(courier, trigger="timer") or {})["anonymised"] == 1
+    assert anonymised_by_a_sweep(make, courier) == 1
+
+
+def test_a_sweep_looks_at_so_many_and_the_next_one_goes_on_from_there(
+    make: Factory, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A day's tokens that ran out are old enough for a day before they are over for long enough."""
+    monkeypatch.setattr(sweep, "_LOOKED_AT_ONCE", 2)
+    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setattr(retention.anonymise, "__kwdefaults__", {"after": None, "limit": 2})
+    for _ in range(3):
+        make.execute(
+            "UPDATE verifications SET status = 'expired' WHERE id = %s",
+            make.row(make.in_state(State.UNKNOWN))["verification_id"],
+        )
+    grow_old(make, days=1)
+    finished(make, api)
+    grow_old(make, days=40)
+    courier = make_courier(make.database, NOWHERE)
+    assert [anonymised_by_a_sweep(make, courier) for _ in range(2)] == [0, 1]
+    finished(make, api)
+    grow_old(make, days=40)
+    make.execute("UPDATE verifications SET created_at = '2020-01-01' WHERE status = 'cancelled'")
+    assert sum(anonymised_by_a_sweep(make, courier) for _ in range(3)) == 1, "and begins again"
+
+
+@pytest.mark.parametrize(
+    "left",
+    ["email = 'p@example.com'", "token_hash = ''", "metadata = '{}'", "return_url = 'https://shop.example'"],
+)
+def test_half_forgotten_is_impossible(make: Factory, api: Api, left: str) -> None:
+    finished(make, api)
+    assert anonymise(make, days=0) == 1
+    with pytest.raises(psycopg.errors.CheckViolation):
+        make.execute(f"UPDATE verifications SET {left}")
 
 
 def test_a_repeated_request_is_answered_with_the_address_masked(make: Factory, api: Api) -> None:

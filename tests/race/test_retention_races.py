@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 
-from db import consumption, leases, operations, provider_events, retention, tokens, verifications
-from db.delivery_state import Outcome, State
+from db import consumption, endings, ids, leases, operations, provider_events, retention, verifications
+from db.delivery_state import GateReason, Outcome, State
 from db.errors import OperationRefused, TokenInvalid
 from db.operations import Operator
+from db.phases import CancelledBy
 from db.provider_events import Event, Kind
 from db.stakes import RetryTerms, Verdict
 from tests.factories import SMTP, Factory
+from tests.support.api import token_of
 from tests.support.courier import DATABASE_SETTINGS, create, request
 from tests.support.races import Later, holding, together, wait_until_blocked
 
@@ -49,6 +54,24 @@ def age(make: Factory, verification_id: UUID) -> None:
     )
 
 
+def end(make: Factory, verification_id: UUID) -> None:
+    """Its mail was never sent, and it ran out long ago."""
+    delivery = make.one("SELECT id FROM email_outbox WHERE verification_id = %s", verification_id)
+    make.close_gate(delivery["id"], GateReason.CANCELLED)
+    age(make, verification_id)
+
+
+def forget(connection: psycopg.Connection[Any], verification_id: UUID) -> None:
+    """The retention as far as its locks, in a transaction that stays open."""
+    names = {"ids": [verification_id]}
+    assert connection.execute(retention._SQL["anonymise_verifications"], names).rowcount == 1
+
+
+def is_forgotten(make: Factory, lease: leases.Lease) -> bool:
+    row = make.one("SELECT * FROM verifications WHERE id = %s", lease.verification_id)
+    return row["anonymised_at"] is not None and row["email"] is None and row["token_hash"] is None
+
+
 @pytest.mark.parametrize("lock", [LOCK_DELIVERY, LOCK_VERIFICATION])
 def test_retention_does_not_wait_for_who_holds_a_row_and_takes_it_the_next_time(
     make: Factory, database_url: str, lock: str
@@ -62,10 +85,9 @@ def test_retention_does_not_wait_for_who_holds_a_row_and_takes_it_the_next_time(
 
 def test_an_event_that_waits_for_the_retention_keeps_no_body(make: Factory, database_url: str) -> None:
     lease = over(make)
-    statement = retention._SQL["anonymise_verifications"]
     event = Event(SMTP.name, "e1", lease.delivery_id, Kind.BOUNCED, body={"note": "canary"})
     with holding(database_url, "SELECT 1") as first:
-        first.execute(statement, {"ids": [lease.verification_id]})
+        forget(first, lease.verification_id)
         second = Later(lambda: provider_events.record(make.database, event))
         wait_until_blocked(database_url)
         first.commit()
@@ -86,12 +108,10 @@ def test_an_event_that_came_first_is_forgotten_with_the_rest(make: Factory) -> N
 
 def test_consume_that_waits_for_the_retention_finds_no_such_token(make: Factory, database_url: str) -> None:
     made = create(make.database, make.key())
-    row = make.one("SELECT * FROM verifications WHERE id = %s", made.id)
-    keys = DATABASE_SETTINGS.token_keys
-    token = tokens.derive(keys, row["token_key_id"], row["id"], row["email"], bytes(row["token_nonce"]))
-    age(make, made.id)
+    token = token_of(make.database, ids.public("ver", made.id))
+    end(make, made.id)
     with holding(database_url, "SELECT 1") as first:
-        first.execute(retention._SQL["anonymise_verifications"], {"ids": [made.id]})
+        forget(first, made.id)
         second = Later(lambda: consumption.consume(make.database, token))
         wait_until_blocked(database_url)
         first.commit()
@@ -102,19 +122,27 @@ def test_consume_that_waits_for_the_retention_finds_no_such_token(make: Factory,
 def test_a_repeat_that_meets_the_retention_is_answered_all_the_same(make: Factory, database_url: str) -> None:
     asked = request()
     made = verifications.create(make.database, make.key(), asked, DATABASE_SETTINGS)
-    age(make, made.verification.id)
+    end(make, made.verification.id)
     with holding(database_url, "SELECT 1") as first:
-        first.execute(retention._SQL["anonymise_verifications"], {"ids": [made.verification.id]})
-        again = verifications.create(make.database, make.key(), asked, DATABASE_SETTINGS)
-    assert again.replayed and again.verification.id == made.verification.id
+        forget(first, made.verification.id)
+        during = verifications.create(make.database, make.key(), asked, DATABASE_SETTINGS)
+    after = verifications.create(make.database, make.key(), asked, DATABASE_SETTINGS)
+    for again in (during, after):
+        assert again.replayed and again.verification.id == made.verification.id
+    assert after.verification.email_masked == "***"
 
 
 def test_a_new_request_of_the_same_account_meets_the_retention_without_a_deadlock(make: Factory) -> None:
+    forgotten = 0
     for number in range(5):
         account = f"account {number}"
-        age(make, create(make.database, make.key(), account_id=account).id)
-        calls = partial(anonymise, make), partial(create, make.database, make.key(), account_id=account)
-        together(2, lambda number, calls=calls: calls[number]())  # type: ignore[misc]
+        end(make, create(make.database, make.key(), account_id=account).id)
+        calls: list[Callable[[], Any]] = [
+            partial(anonymise, make),
+            partial(create, make.database, make.key(), account_id=account),
+        ]
+        forgotten += together(2, lambda number, calls=calls: calls[number]())[0]  # type: ignore[misc]
+    assert forgotten + anonymise(make) == 5
 
 
 def test_a_settle_that_comes_after_the_retention_changes_nothing_that_was_forgotten(make: Factory) -> None:
@@ -129,6 +157,56 @@ def test_a_settle_that_comes_after_the_retention_changes_nothing_that_was_forgot
     assert (settled.state, settled.stale) == (State.ACCEPTED, True)
     row = make.one("SELECT email, token_hash FROM verifications WHERE id = %s", lease.verification_id)
     assert row == {"email": None, "token_hash": None}
+
+
+def test_a_settle_that_waits_for_the_retention_changes_nothing_that_was_forgotten(
+    make: Factory, database_url: str
+) -> None:
+    lease = make.handed_over(SMTP)
+    make.pass_time(lease.delivery_id, seconds=100)
+    make.reclaim()
+    operations.resolve(make.database, lease.delivery_id, Verdict.FAILED, OPERATOR)
+    age(make, lease.verification_id)
+    with holding(database_url, "SELECT 1") as first:
+        forget(first, lease.verification_id)
+        second = Later(lambda: make.settle(lease, Outcome.ACCEPTED))
+        wait_until_blocked(database_url)
+    assert second.result().state == State.ACCEPTED
+    assert is_forgotten(make, lease)
+
+
+def test_an_operator_who_waits_for_the_retention_is_refused(make: Factory, database_url: str) -> None:
+    lease = over(make)
+    with holding(database_url, "SELECT 1") as first:
+        forget(first, lease.verification_id)
+        second = Later(lambda: operations.cancel(make.database, lease.delivery_id, OPERATOR))
+        wait_until_blocked(database_url)
+        first.commit()
+        with pytest.raises(OperationRefused):
+            second.result()
+    assert is_forgotten(make, lease)
+
+
+def test_a_client_who_cancels_what_is_being_forgotten_need_not_wait(make: Factory, database_url: str) -> None:
+    lease = over(make)
+    with holding(database_url, "SELECT 1") as first:
+        forget(first, lease.verification_id)
+        told = endings.cancel(make.database, lease.client_id, lease.verification_id, by=CancelledBy.CLIENT)
+    assert told.status == "expired"
+    assert is_forgotten(make, lease)
+
+
+@pytest.mark.parametrize("state", [State.SENDING, State.UNKNOWN])
+def test_what_a_worker_or_an_event_is_still_to_end_is_not_forgotten(
+    make: Factory, database_url: str, state: State
+) -> None:
+    """Whatever the search found before: the row's own state decides, under its lock."""
+    delivery_id = make.in_state(state)
+    verification_id = make.row(delivery_id)["verification_id"]
+    age(make, verification_id)
+    with holding(database_url, "SELECT 1") as first:
+        forgotten = first.execute(retention._SQL["anonymise_verifications"], {"ids": [verification_id]})
+        assert forgotten.rowcount == 0
 
 
 def test_no_operator_brings_a_forgotten_mail_back(make: Factory) -> None:
