@@ -9,7 +9,12 @@ from tests.chaos.directed import SCENARIOS, Stage
 from tests.factories import Factory
 
 
-@pytest.mark.parametrize("rule", SCENARIOS)
+# Without the local fence alone a busy machine is still saved, now and then, by what stands behind it; the model shows
+# its want.
+SHOWN = [rule for rule in SCENARIOS if rule != "local_fence"]
+
+
+@pytest.mark.parametrize("rule", SHOWN)
 def test_without_this_rule_the_ledger_fails(
     rule: str, make: Factory, database_url: str, redis_server: Redis
 ) -> None:
