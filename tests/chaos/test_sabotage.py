@@ -8,7 +8,6 @@ from dev.redis import Redis
 from tests.chaos.directed import SCENARIOS, Stage
 from tests.factories import Factory
 
-
 # Without the local fence alone a busy machine is still saved, now and then, by what stands behind it; the model shows
 # its want.
 SHOWN = [rule for rule in SCENARIOS if rule != "local_fence"]
